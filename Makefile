@@ -2,23 +2,29 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
+# Tests start hundreds of processes; without files of bytecode each compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit coverage kills torture audit faults bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-privacy docs reference algorithm missing theory-docs performance-docs service-docs figures results wheel stranger pythons clean
+.PHONY: help run test test-long lint types unit coverage kills torture audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-viewers bench-privacy live-page docs reference algorithm missing theory-docs performance-docs service-docs figures results wheel stranger pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-.venv/installed: pyproject.toml
+.venv/installed: pyproject.toml packages/client/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("Offbeat needs Python 3.11 or newer: make PYTHON=python3.11 …" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+	$(BIN)/python -m pip install --quiet --editable packages/client --editable . --group dev
 	touch $@
 
 run: .venv/installed ## compare FedAvg, FedAsync and FedBuff on Fashion-MNIST (about 4 minutes with the installation); ARGS="--set …" changes it
 	$(BIN)/offbeat compare experiments/quickstart.toml --jobs 2 $(ARGS)
 
 test: lint types unit ## lint, type-check and run all tests
+
+test-long: ## as make test, with all random scripts of the contract tests (make test and CI: a third)
+	OFFBEAT_LONG=1 $(MAKE) test
 
 lint: .venv/installed
 	$(BIN)/ruff check
@@ -39,7 +45,7 @@ coverage: .venv/installed ## run all tests and print the lines that none of them
 kills: .venv/installed ## kill a run and a sweep at 20 random moments, resume them, compare (CI kills twice)
 	OFFBEAT_KILLS=20 $(BIN)/pytest -v tests/e2e/test_resume.py tests/e2e/test_sweep_kills.py
 
-torture: .venv/installed ## kill server and clients, 200 times each of six runs, on good lines and bad ones, then server, helper and clients of five private runs, 200 times each (CI: 10, and 2 each; takes two hours)
+torture: .venv/installed ## kill server and clients, 200 times each of six runs, on good lines and bad ones, then server, helper and clients of five private runs, 200 times each (CI: 5 or 9, and 2 each; takes two hours)
 	OFFBEAT_SERVER_KILLS=200 $(BIN)/pytest -v tests/e2e/test_service_kills.py tests/e2e/test_service_bad_lines.py
 	OFFBEAT_PRIVATE_KILLS=200 $(BIN)/pytest -v tests/e2e/test_private_service.py
 
@@ -48,6 +54,9 @@ audit: .venv/installed ## attack the noise of private sums 50 times for each mec
 
 faults: .venv/installed ## let each system call of the service fail once in process, and 200 of a real server's (needs strace)
 	OFFBEAT_FAULTS=all OFFBEAT_SERVER_FAULTS=200 $(BIN)/pytest -v tests/service/test_faults.py tests/e2e/test_service_faults.py
+
+hostile: .venv/installed ## attack a server with 100,000 hostile connections, over HTTP and over TLS (CI: 300 each)
+	OFFBEAT_HOSTILE=100000 $(BIN)/pytest -v tests/service/test_hostile.py
 
 bench-simulation: .venv/installed ## client updates a second, beside a plain loop; ARGS="--quick" takes a few minutes
 	$(BIN)/python benchmarks/simulation.py $(ARGS)
@@ -72,6 +81,12 @@ bench-gpu: ## client updates a second on a CUDA GPU, beside a plain loop on it; 
 
 bench-service: .venv/installed ## what the server takes, beside bare sockets (20 minutes); ARGS="--quick", or ARGS="--peer" for Flower's too
 	$(BIN)/python benchmarks/service.py $(ARGS)
+
+bench-viewers: .venv/installed ## what ten open live pages cost the server per update (5 minutes); ARGS="--quick"
+	$(BIN)/python benchmarks/viewers.py $(ARGS)
+
+live-page: .venv/installed ## take the pictures of docs/concepts/live-page.md from a real run, in Chromium
+	PYTHONPATH=. $(BIN)/python docs/make_live_page.py
 
 bench-privacy: .venv/installed ## what private sums cost client and helper, in bytes up, and a whole version beside a plain one (10 minutes)
 	$(BIN)/python benchmarks/privacy.py
@@ -110,9 +125,9 @@ results: .venv/installed ## run the papers' figures at the quick scale, write do
 	$(BIN)/python -m papers --all --scale quick --pages docs/results
 
 FLOWER := build/flower
-$(FLOWER)/installed: pyproject.toml
+$(FLOWER)/installed: pyproject.toml packages/client/pyproject.toml
 	$(PYTHON) -m venv --clear $(FLOWER)
-	$(FLOWER)/bin/python -m pip install --quiet --editable '.[flower]' 'flwr[simulation]' hypothesis pytest
+	$(FLOWER)/bin/python -m pip install --quiet --editable packages/client --editable '.[flower]' 'flwr[simulation]' hypothesis pytest
 	touch $@
 
 test-flower: $(FLOWER)/installed ## tests with real Flower, in an environment of their own (1.5 GB); ARGS=--ignore=tests/flower/e2e leaves out the long ones
@@ -129,9 +144,10 @@ figures: .venv/installed ## run experiments/algorithms/, draw the figures of doc
 WHEEL := build/wheel
 # Nothing of the checkout may be found: neither its modules nor its src/offbeat.egg-info.
 IN_WHEEL := env -u PYTHONPATH PATH="$(CURDIR)/$(WHEEL)/environment/bin:$$PATH"
-wheel: ## build the wheel, install it into an empty environment, run a new experiment and the quickstart from it
-	rm -rf build/lib build/bdist.* $(WHEEL)
-	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir $(WHEEL) .
+wheel: ## build both wheels, install them into an empty environment, run a new experiment and the quickstart from it
+	rm -rf build/lib build/bdist.* packages/client/build $(WHEEL)
+	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir $(WHEEL) ./packages/client .
+	$(PYTHON) tools/client_environment.py $(WHEEL)/offbeat_client-*.whl
 	$(PYTHON) -m venv $(WHEEL)/environment
 	cd $(WHEEL) && $(IN_WHEEL) python -m pip install --quiet *.whl
 	cd $(WHEEL) && $(IN_WHEEL) offbeat new my-experiment && cd my-experiment && $(IN_WHEEL) offbeat compare experiment.toml --jobs 2
@@ -152,4 +168,4 @@ pythons: ## resolve the dependencies for Pythons and systems on which Offbeat ha
 	done; done
 
 clean: ## remove .venv and caches; runs/ stays
-	rm -rf .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage build site *.egg-info src/*.egg-info
+	rm -rf packages/client/build .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage build site *.egg-info src/*.egg-info

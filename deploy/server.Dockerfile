@@ -11,12 +11,14 @@ ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 WORKDIR /build
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
+COPY packages/client/pyproject.toml packages/client/README.md LICENSE packages/client/
+COPY src/offbeat_client packages/client/src/offbeat_client
 COPY experiments experiments
 COPY examples examples
 # The server needs neither the packages' tests nor PyTorch's headers and tools: they take 250 MB.
 RUN python -m venv /opt/offbeat \
   && /opt/offbeat/bin/pip install --no-cache-dir --index-url "${TORCH_INDEX}" "${TORCH}" \
-  && /opt/offbeat/bin/pip install --no-cache-dir . \
+  && /opt/offbeat/bin/pip install --no-cache-dir ./packages/client . \
   && find /opt/offbeat -type d -name tests -prune -exec rm -r {} + \
   && find /opt/offbeat -type d \( -path '*/torch/bin' -o -path '*/torch/include' \) -prune -exec rm -r {} +
 

@@ -18,10 +18,12 @@ from offbeat.runs.worker_processes import Workers
 from papers.figures.catalogue import AnyFigure, find, read_all, result_of, run_figure, with_compared
 from papers.figures.completed_runs import figure_folder
 from papers.figures.figure_file import ComparisonFigure
-from papers.figures.figure_result import FigureRecord, Finding
+from papers.figures.figure_result import DEFAULT_SEEDS, FigureRecord, FigureResult
+from papers.figures.finding import Finding
 from papers.figures.sections import SCALES
+from papers.figures.verdicts import with_verdicts
 from papers.results.ledger import read_ledger, write_ledger
-from papers.results.pages import page_of
+from papers.results.paper_page import effect_text, page_of, verdict_text
 
 _RUNS = Path("runs") / "reproduce"
 _PAGES = Path("docs") / "results"  # --list shows the verdicts of this ledger unless --pages names another
@@ -36,6 +38,14 @@ _PAGES = Path("docs") / "results"  # --list shows the verdicts of this ledger un
 @click.option("--list", "only_list", is_flag=True, help="List the figures, their claims and the verdicts so far.")
 @click.option("--all", "everything", is_flag=True, help="All figures that have this scale.")
 @click.option("--scale", type=click.Choice(SCALES), default="quick", show_default=True, help="Size of the experiment.")
+@click.option(
+    "--seeds",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=DEFAULT_SEEDS,
+    show_default=True,
+    help="The first N seeds of a figure's file. A verdict needs five, the ledger has ten.",
+)
 @click.option("--jobs", metavar="N", type=click.IntRange(min=1), default=os.cpu_count() or 1, help="Runs at once.")
 @click.option(
     "--pages",
@@ -58,6 +68,7 @@ def figures(
     only_list: bool,
     everything: bool,
     scale: str,
+    seeds: int,
     jobs: int,
     pages: Path | None,
     experiments: Path,
@@ -79,7 +90,7 @@ def figures(
             read_ledger(pages)  # refuses a broken ledger before hours of runs
         try:
             with Workers(jobs) as workers:
-                failed = _run_each(wanted, scale, workers)
+                failed = _run_each(wanted, scale, seeds, workers)
         except InterruptedRunError as error:
             click.echo(f"python -m papers: {error}: the same command resumes it", err=True)
             context.exit(128 + error.signal)
@@ -101,7 +112,7 @@ def _at_scale(selected: Sequence[AnyFigure], scale: str, *, is_reported: bool) -
     return wanted
 
 
-def _run_each(figures: Sequence[AnyFigure], scale: str, workers: Workers) -> list[str]:
+def _run_each(figures: Sequence[AnyFigure], scale: str, seeds: int, workers: Workers) -> list[str]:
     """Run figures one after the other, also after an error; return those that failed."""
     failed: list[str] = []
     for figure in figures:
@@ -109,7 +120,7 @@ def _run_each(figures: Sequence[AnyFigure], scale: str, workers: Workers) -> lis
         try:
             if missing := [one.name for one in compared if one.name in failed]:
                 raise OffbeatError(f"its claims compare with {missing[0]}, which failed")
-            _run(figure, scale, workers)
+            _run(figure, scale, seeds, workers)
         except OffbeatError as error:
             if len(figures) == 1:
                 raise
@@ -118,15 +129,17 @@ def _run_each(figures: Sequence[AnyFigure], scale: str, workers: Workers) -> lis
     return failed
 
 
-def _run(figure: AnyFigure, scale: str, workers: Workers) -> None:
+def _run(figure: AnyFigure, scale: str, seeds: int, workers: Workers) -> None:
     click.echo(f"\n{figure.name}, {scale}: {figure.section.figure}. {figure.section.question}")
-    result = run_figure(figure, scale, _RUNS, workers=workers, progress=lambda figure: _progress(figure, scale))
-    table = Table("Claim", "In the paper", "Ours", "", "Verdict", box=box.SIMPLE)
-    for one in result.findings:
-        table.add_row(one.claim, one.paper, one.ours, one.other, one.verdict)
-    console.print(table)
+    result = run_figure(
+        figure, scale, _RUNS, seeds=seeds, workers=workers, progress=lambda figure: _progress(figure, scale)
+    )
     folder = figure_folder(figure.name, scale, _RUNS)
-    record = result.record(folder, "figure")
+    (record,) = with_verdicts([result.record(folder, "figure")])
+    table = Table("Claim", "In the paper", "Ours", "", "Effect", "Verdict", box=box.SIMPLE)
+    for one in record.findings:
+        table.add_row(one.claim, one.paper, one.ours, one.other, effect_text(one), verdict_text(one))
+    console.print(table)
     page = write_file(folder / "page.md", page_of(record).encode())
     click.echo("\n".join([*(f"Figure: {folder / figure}" for figure in record.figures), f"Page: {page}"]))
 
@@ -142,6 +155,7 @@ def _write_pages(figures: Sequence[AnyFigure], folder: Path) -> None:
     for title, keys in (
         ("Outdated, since their settings or claims have changed", written.outdated),
         ("Removed, since no file has them", written.removed),
+        ("Kept as they were, since the ledger has more seeds", written.kept),
     ):
         if keys:
             click.echo(f"{title}: {', '.join(f'{name} ({scale})' for name, scale in keys)}")
@@ -155,16 +169,25 @@ def _list(figures: Sequence[AnyFigure], pages: Path) -> None:
         durations = "\n".join(f"{scale}: {_duration(one, scale, ledger)}" for scale in one.scales)
         found: dict[str, Sequence[Finding]] = {}
         for scale in one.scales:
-            if (result := result_of(one, scale, _RUNS)) is not None:
-                found[scale] = result.findings
-            elif (record := ledger.get((one.name, scale))) and record.fingerprint == one.fingerprint(scale):
+            record, result = ledger.get((one.name, scale)), result_of(one, scale, _RUNS)
+            if record and record.fingerprint != one.fingerprint(scale):
+                record = None
+            if result is not None and (record is None or len(record.seeds) <= len(result.seeds)):
+                found[scale] = _with_verdicts(result)
+            elif record is not None:
                 found[scale] = record.findings
         first = (one.name, one.section.paper, one.section.figure, _data(one))
         for number, claim in enumerate(one.claims):
-            verdict = "\n".join(f"{scale}: {findings[number].word}" for scale, findings in found.items())
+            verdict = "\n".join(f"{scale}: {findings[number].verdict}" for scale, findings in found.items())
             start, duration = (first, durations) if number == 0 else (("",) * len(first), "")
             table.add_row(*start, claim.name, duration, verdict or "not run")
     console.print(table)
+
+
+def _with_verdicts(result: FigureResult) -> Sequence[Finding]:
+    """Return a result's findings, with verdicts as if the paper had no other figure."""
+    (record,) = with_verdicts([result.bare_record()])
+    return record.findings
 
 
 def _data(figure: AnyFigure) -> str:

@@ -1,6 +1,7 @@
+import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,25 @@ from torch import Tensor
 
 pytest_plugins = ["tests.data_fixtures", "tests.experiment_fixtures"]
 
-# As runs do; more threads than idle cores make these small models many times slower.
+# As runs do; more threads than idle cores make these small models many times slower. Processes of tests inherit it.
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A busy machine does not make a test fail; and in CI a commit passes or fails the same way each time.
 settings.register_profile(
     "offbeat", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
 )
 settings.load_profile("offbeat")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_process_a_run() -> Generator[None]:
+    """Runs in this process start no others for training: the tests keep all cores busy already."""
+    from offbeat.training.trainers.distributed import switching
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(switching, "_PATIENCE_SECONDS", math.inf)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,14 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src"
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT, CLIENT = (
+    tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for folder in (ROOT, ROOT / "packages/client")
+)
 
 
 def names(requirements):
@@ -24,11 +29,14 @@ def imported(tree):
             yield node.module
 
 
-def test_each_import_is_a_dependency_or_an_extra():
-    known = names(PROJECT["dependencies"]).union(*map(names, PROJECT["optional-dependencies"].values()))
-    ours = {"offbeat", "offbeat_client"}
+@pytest.mark.parametrize(
+    ("project", "package", "ours"),
+    [(PROJECT, "offbeat", {"offbeat", "offbeat_client"}), (CLIENT, "offbeat_client", {"offbeat_client"})],
+)
+def test_each_import_is_a_dependency_or_an_extra(project, package, ours):
+    known = names(project["dependencies"]).union(*map(names, project.get("optional-dependencies", {}).values()))
     found = {}
-    for path in SOURCES.rglob("*.py"):
+    for path in (SOURCES / package).rglob("*.py"):
         for module in imported(ast.parse(path.read_text(encoding="utf-8"))):
             found.setdefault(module.partition(".")[0], path)
     distributions = packages_distributions()
@@ -40,6 +48,13 @@ def test_each_import_is_a_dependency_or_an_extra():
     }
     # pydantic_core comes with pydantic at an exact version, starlette with fastapi.
     assert set(missing) <= {"pydantic_core", "starlette"}, missing
+
+
+def test_offbeat_needs_the_client_of_its_own_version():
+    assert f"offbeat-client=={CLIENT['version']}" in PROJECT["dependencies"]
+    assert CLIENT["version"] == PROJECT["version"]
+    assert "torch" not in names(CLIENT["dependencies"])
+    assert (ROOT / "packages/client/src/offbeat_client").samefile(SOURCES / "offbeat_client")
 
 
 def test_the_templates_are_the_experiments_and_the_notebook_of_the_checkout():

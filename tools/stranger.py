@@ -1,6 +1,6 @@
 """The tutorial as a newcomer follows it, with the time that each command takes.
 
-``make stranger``, or ``python tools/stranger.py``: builds the wheel, installs it into an empty environment in
+``make stranger``, or ``python tools/stranger.py``: builds the wheels, installs them into an empty environment in
 ``build/stranger``, and carries out docs/tutorial.md from top to bottom in an empty folder: it writes the files and runs
 the commands as they stand there. Runs go to MLflow, into a local database. It ends at the first command that fails.
 """
@@ -35,16 +35,17 @@ def timed(command: str, folder: Path, variables: dict[str, str]) -> float:
 
 def main() -> None:
     """Follow the tutorial."""
-    for stale in (BUILD, ROOT / "build/lib"):  # setuptools would pack modules that are no longer there
+    # Left where they are, setuptools would pack modules that are no longer there.
+    for stale in (BUILD, ROOT / "build/lib", ROOT / "packages/client/build"):
         shutil.rmtree(stale, ignore_errors=True)
     BUILD.mkdir(parents=True)
     venv.create(BUILD / "environment", with_pip=True)
     path = f"{BUILD / 'environment' / 'bin'}{os.pathsep}{os.environ['PATH']}"
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     variables |= {"PATH": path, "MLFLOW_TRACKING_URI": "sqlite:///mlflow.db"}
-    timed(f"python -m pip wheel --quiet --no-deps --wheel-dir {BUILD} {ROOT}", BUILD, variables)
-    (wheel,) = BUILD.glob("*.whl")
-    total = timed(f"python -m pip install --quiet {wheel.name}", BUILD, variables)
+    timed(f"python -m pip wheel --quiet --no-deps --wheel-dir {BUILD} {ROOT} {ROOT}/packages/client", BUILD, variables)
+    wheels = " ".join(wheel.name for wheel in BUILD.glob("*.whl"))
+    total = timed(f"python -m pip install --quiet {wheels}", BUILD, variables)
     total += timed("python -m pip install --quiet mlflow", BUILD, variables)
     folder = BUILD
     for language, title, text in BLOCK.findall((ROOT / "docs/tutorial.md").read_text(encoding="utf-8")):

@@ -59,7 +59,7 @@ def with_compared(figures: Sequence[AnyFigure]) -> list[AnyFigure]:
 
 
 def result_of(figure: AnyFigure, scale: str, results: Path) -> FigureResult | None:
-    """Return a figure's result; None unless all is measured with its file's settings."""
+    """Return a figure's result for all seeds that are complete; None without one."""
     if isinstance(figure, TheoremFigure):
         return theorem_result(figure, scale, figure_folder(figure.name, scale, results))
     return comparison_result(figure, scale, results)
@@ -70,10 +70,11 @@ def run_figure(
     scale: str,
     results: Path,
     *,
+    seeds: int,
     workers: Workers,
     progress: Callable[[ComparisonFigure], Progress],
 ) -> FigureResult:
-    """Run the missing runs of a figure, and return its result.
+    """Run the missing runs of a figure with so many seeds, and return its result.
 
     The figures that it is compared with have been run, see ``with_compared``.
     """
@@ -84,7 +85,7 @@ def run_figure(
             _run(figure.tuning_experiment(scale), folder / TUNING_FOLDER, display, workers)
         tuning = tuning_runs(figure, scale, folder)
         assert tuning is not None
-        _run(figure.experiment(scale, best_points(figure, scale, tuning)), folder, display, workers)
+        _run(figure.experiment(scale, best_points(figure, scale, tuning), seeds), folder, display, workers)
     elif result_of(figure, scale, results) is None:
         measure(figure, folder)
     result = result_of(figure, scale, results)

@@ -1,8 +1,10 @@
 """The result of a figure that compares runs."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from offbeat import units
 from offbeat.report import plots
@@ -12,12 +14,14 @@ from offbeat.report.plot_style import png
 from offbeat.runs.directory import Run
 from offbeat.runs.settings import world_of
 from papers.figures.algorithms_table import Write, algorithms_table, mean_in_words
+from papers.figures.claim_effects import ClaimEffect, Group, claim_effects
 from papers.figures.completed_runs import completed_runs, figure_folder
+from papers.figures.effect_text import effect_of
 from papers.figures.figure_file import ComparisonFigure
-from papers.figures.figure_result import DOTS_PER_INCH, FigureResult, Finding
+from papers.figures.figure_result import DOTS_PER_INCH, FigureResult
+from papers.figures.finding import Finding
 from papers.figures.quantities import measure_of
-from papers.figures.tuning import Points, best_points, tuning_lines, tuning_runs
-from papers.figures.verdicts import Verdict, verdicts
+from papers.figures.tuning import Points, best_points, edge_labels, tuning_lines, tuning_runs
 
 _WORDS = {
     "final": "{measure} at the end",
@@ -39,38 +43,64 @@ _COSTS: dict[str, Write] = {
 
 
 def comparison_result(figure: ComparisonFigure, scale: str, results: Path) -> FigureResult | None:
-    """Return a figure's result; None unless all runs have its file's settings."""
+    """Return a figure's result for all seeds that are complete; None without one."""
     found = _runs(figure, scale, results)
-    if found is None:
+    others = {panel: _runs(other, scale, results) for panel, other in figure.compared.items()}
+    if found is None or None in others.values():
         return None
-    points, tuning, runs = found
-    compared: dict[str, list[Run]] = {}
-    for panel, other in figure.compared.items():
-        others = _runs(other, scale, results)
-        if others is None:
-            return None
-        compared[panel] = others[-1]
+    panels = [found, *(one for one in others.values() if one is not None)]
+    seeds = sorted(set[int].intersection(*({run.seed for run in panel.runs} for panel in panels)))
+    if not seeds:
+        return None
+    runs = found.of(seeds)
+    compared = {panel: one.of(seeds) for panel, one in others.items() if one is not None}
+    effects = claim_effects(
+        figure.claims,
+        Group.of(runs, edge_labels(figure.tuning, found.points)),
+        {
+            panel: Group.of(compared[panel], edge_labels(figure.compared[panel].tuning, one.points))
+            for panel, one in others.items()
+            if one is not None
+        },
+        chance=figure.section.chance,
+    )
     return FigureResult(
         figure,
         scale,
         world_of(runs),
-        sum(run.real_seconds for run in [*tuning, *runs]) / 60,
-        [_finding(figure, verdict, runs) for verdict in verdicts(figure.claims, runs, compared)],
+        sum(_seconds(run) for run in [*found.tuning, *runs]) / 60,
+        [_finding(figure, effect, runs) for effect in effects],
         lambda folder, name: _draw(figure, [*runs, *_compared_runs(figure, compared)], folder, name),
         (lambda: algorithms_table(runs)) if figure.section.table else None,
-        tuning_lines(figure.tuning, points) if figure.tuning else [],
+        tuning_lines(figure.tuning, found.points) if figure.tuning else [],
+        seeds,
     )
 
 
-def _runs(figure: ComparisonFigure, scale: str, results: Path) -> tuple[Points, list[Run], list[Run]] | None:
-    """Return tuned values, tuning's and figure's runs; None unless all have completed."""
+class _PanelRuns(NamedTuple):
+    """The tuned values of a panel, the runs of its tuning and its own."""
+
+    points: Points
+    tuning: list[Run]
+    runs: list[Run]
+
+    def of(self, seeds: Sequence[int]) -> list[Run]:
+        return [run for run in self.runs if run.seed in seeds]
+
+
+def _seconds(run: Run) -> float:
+    return run.real_seconds if run.processor_seconds is None else run.processor_seconds
+
+
+def _runs(figure: ComparisonFigure, scale: str, results: Path) -> _PanelRuns | None:
+    """Return a panel's runs; None unless tuning and a seed have completed."""
     folder = figure_folder(figure.name, scale, results)
     tuning = tuning_runs(figure, scale, folder)
     if tuning is None:
         return None
     points = best_points(figure, scale, tuning)
     runs = completed_runs(figure.experiment(scale, points), folder)
-    return None if runs is None else (points, tuning, runs)
+    return None if runs is None else _PanelRuns(points, tuning, runs)
 
 
 def _compared_runs(figure: ComparisonFigure, compared: Mapping[str, Sequence[Run]]) -> list[Run]:
@@ -119,10 +149,9 @@ def _cropped(runs: Sequence[Run], over: str) -> list[Run]:
     ]
 
 
-def _finding(figure: ComparisonFigure, verdict: Verdict, runs: Sequence[Run]) -> Finding:
-    claim = verdict.claim
-    measure = measure_of(claim, runs)
-    target = target_for(runs)
+def _finding(figure: ComparisonFigure, measured: ClaimEffect, runs: Sequence[Run]) -> Finding:
+    claim, tested = measured.claim, measured.tested
+    measure, target = measure_of(claim, runs), target_for(runs)
     quantity = _WORDS[claim.quantity].format(
         measure=measure.title,
         updates=claim.updates,
@@ -135,7 +164,7 @@ def _finding(figure: ComparisonFigure, verdict: Verdict, runs: Sequence[Run]) ->
             return mean_in_words(values, _COSTS[claim.quantity], "never")
         return mean_in_words(values, measure.write if claim.less is None else measure.write_difference, "unknown")
 
-    ours, other = write(verdict.ours), write([value / claim.factor for value in verdict.other])
+    ours, other = write(measured.ours), write([value / claim.factor for value in measured.other])
     less = f" less that of {claim.less}" if claim.less else ""
     labels = [_in_panel(figure, label, claim.than_panel) for label in (claim.than, claim.than_less) if label]
     factor = "" if claim.factor == 1 else f"{claim.factor:g} × "
@@ -145,14 +174,25 @@ def _finding(figure: ComparisonFigure, verdict: Verdict, runs: Sequence[Run]) ->
     values = {} if claim.less else {claim.of: ours}
     if claim.than and not (claim.than_less or claim.than_panel):
         values[claim.than] = other
+    seconds = [run.processor_seconds for run in measured.runs if run.processor_seconds is not None]
     return Finding(
         claim.name,
         claim.paper,
         f"{quantity} of {claim.of}{less}: {ours}",
         f"{claim.relation} {factor}{than}{other}{tolerance}",
-        verdict.word,
-        verdict.held,
-        verdict.seeds,
-        quantity,
-        values,
+        quantity=quantity,
+        values=values,
+        n=len(measured.ours),
+        ours_by_seed=_by_seed(measured.ours),
+        other_by_seed=_by_seed(measured.other),
+        effect=effect_of(measured, measure),
+        method="" if tested is None else f"{tested.method}{' on log ratios' if measured.is_ratio else ''}",
+        p=None if tested is None else tested.p,
+        is_for=tested is not None and tested.is_for,
+        obstacle=measured.obstacle,
+        processor_seconds=round(sum(seconds), 1) if len(seconds) == len(measured.runs) else None,
     )
+
+
+def _by_seed(values: Sequence[float]) -> tuple[float | None, ...]:
+    return tuple(float(f"{value:.6g}") if math.isfinite(value) else None for value in values)

@@ -16,13 +16,14 @@ def figure_folder(name: str, scale: str, results: Path) -> Path:
 
 
 def completed_runs(experiment: Experiment, folder: Path) -> list[Run] | None:
-    """Return an experiment's runs; None unless all are there with its settings."""
-    runs: list[Run] = []
-    for label, seed, path in _run_paths(experiment, folder):
-        if not _has_settings(experiment, label, seed, path):
-            return None
-        runs.append(run_directory.read(path))
-    return runs
+    """Return the runs of the seeds for which all are there with their settings.
+
+    They are ordered by label, then seed; None if not a single seed is complete.
+    """
+    paths = list(_run_paths(experiment, folder))
+    missing = {seed for label, seed, path in paths if not _has_settings(experiment, label, seed, path)}
+    runs = [run_directory.read(path) for _, seed, path in paths if seed not in missing]
+    return runs or None
 
 
 def remove_outdated_runs(experiment: Experiment, folder: Path) -> None:

@@ -34,9 +34,16 @@ class ComparisonFigure(PaperFigure):
     # The panels that claims compare this one with, by the panel's name in the file.
     compared: Mapping[str, "ComparisonFigure"] = field(default_factory=dict[str, "ComparisonFigure"])
 
-    def experiment(self, scale: str, tuned: Mapping[str, Mapping[str, Any]] | None = None) -> Experiment:
-        """Return the experiment of a scale, with the tuned values of each label, by key."""
+    def experiment(
+        self, scale: str, tuned: Mapping[str, Mapping[str, Any]] | None = None, seeds: int | None = None
+    ) -> Experiment:
+        """Return the experiment of a scale, with the tuned values of each label, by key.
+
+        ``seeds`` are how many of the file's seeds it has; all by default.
+        """
         table = self._table(scale)
+        if seeds is not None and "seeds" in table:
+            table["seeds"] = table["seeds"][:seeds]
         for label, point in (tuned or {}).items():
             table["algorithms"][label] = at_point(table, label, point)
         return experiment_file.experiment_of(table, self.path)
@@ -49,9 +56,10 @@ class ComparisonFigure(PaperFigure):
         return trials_experiment(table, points, self.path, {"seeds": [self.tuning.seed]})
 
     def fingerprint(self, scale: str) -> str:
-        """Return a hash of the settings and claims; texts do not count."""
+        """Return a hash of the settings and claims; texts and seeds do not count."""
+        without = {*experiment_file.REPRODUCTION_TABLES, "seeds"}
         tables = [
-            {key: value for key, value in one._table(scale).items() if key not in experiment_file.REPRODUCTION_TABLES}
+            {key: value for key, value in one._table(scale).items() if key not in without}
             for one in (self, *self.compared.values())
         ]
         # Without defaults: a new key changes only the figures that set it.
@@ -102,7 +110,11 @@ def _figure(
         return ComparisonFigure(file_name, path, file_section, file_section, scales, tables.claims, (), tables.tuning)
     own = tables.panels[panel]
     section = file_section.model_copy(
-        update={"figure": own.figure, "question": f"{file_section.question} {own.question}"}
+        update={
+            "figure": own.figure,
+            "question": f"{file_section.question} {own.question}",
+            "published": {**file_section.published, **own.published},
+        }
     )
     claims = [
         claim

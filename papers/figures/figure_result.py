@@ -3,34 +3,21 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
+from papers.figures.finding import Evidence, Finding
 from papers.figures.paper_figure import PaperFigure
 
 DOTS_PER_INCH = 100  # of the figures: readable, and small enough for a repository
-Word = Literal["holds", "does not hold", "differs", "undecided"]
 Key = tuple[str, str]
 """A figure's name and its scale."""
 
 
-@dataclass(frozen=True)
-class Finding:
-    """The measured numbers and the verdict on a claim."""
+DEFAULT_SEEDS = 3  # of a figure's file, unless more are asked for
 
-    claim: str
-    paper: str  # the paper's number or words
-    ours: str  # our number with its name
-    other: str  # the relation and the number on its right side
-    word: Word  # see Verdict
-    held: int = 0  # in how many seeds
-    seeds: int | None = None  # None where their mean was judged
-    quantity: str = ""
-    values: Mapping[str, str] = field(default_factory=dict[str, str])  # by compared algorithm; none for differences
 
-    @property
-    def verdict(self) -> str:
-        """The verdict, with the number of seeds."""
-        return self.word if self.seeds is None else f"{self.word} ({self.held} of {self.seeds} seeds)"
+def seeds_option(seeds: int) -> str:
+    """Return the command line option for so many seeds; none for the default."""
+    return f" --seeds {seeds}" if seeds > DEFAULT_SEEDS else ""
 
 
 @dataclass(frozen=True)
@@ -45,7 +32,7 @@ class FigureRecord:
     figure: str  # the figure or table
     question: str
     world: str  # the setting in a line
-    minutes: float  # the duration on one core
+    minutes: float  # of one core: processor time, or the duration of runs without it
     findings: tuple[Finding, ...]  # one for each claim
     figures: tuple[str, ...]  # the file names of ours
     table: str | None  # a Markdown table of all algorithms
@@ -53,6 +40,10 @@ class FigureRecord:
     differs: tuple[str, ...]  # the differences from the paper's experiment, in lines
     file_figure: str = ""  # the figure or table that the whole file is about
     file_question: str = ""  # of the whole file; the beginning of ``question``
+    seeds: tuple[int, ...] = ()  # none for theorems
+    evidence: Evidence = "proxy"  # of the claims that are the paper's
+    published: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    # the paper's own numbers: by quantity and algorithm
 
     @property
     def key(self) -> Key:
@@ -60,16 +51,29 @@ class FigureRecord:
         return self.name, self.scale
 
     @property
+    def page(self) -> str:
+        """The name of the page that it is on."""
+        return self.name.partition("/")[0]
+
+    @property
     def command(self) -> str:
         """The command that measures it."""
-        return f"python -m papers {self.name} --scale {self.scale}"
+        return f"python -m papers {self.name} --scale {self.scale}{seeds_option(len(self.seeds))}"
 
     def with_words_of(self, figure: PaperFigure) -> "FigureRecord":
         """Return the record with the texts of the file, which has its settings and claims."""
-        changes = ", ".join(f"`{change}`" for change in figure.scales[self.scale].set)
+        scale = figure.scales[self.scale]
+        changes = ", ".join(f"`{change}`" for change in scale.set)
         differs = (*figure.section.differs, *([f"At this scale: {changes}."] if changes else []))
         findings = [
-            replace(finding, claim=claim.name, paper=claim.paper)
+            replace(
+                finding,
+                claim=claim.name,
+                paper=claim.paper,
+                statement=claim.statement or claim.name,
+                headline=claim.headline,
+                evidence="ours" if claim.ours else scale.evidence,
+            )
             for finding, claim in zip(self.findings, figure.claims, strict=True)
         ]
         return replace(
@@ -78,6 +82,8 @@ class FigureRecord:
             question=figure.section.question,
             findings=tuple(findings),
             differs=differs,
+            evidence=scale.evidence,
+            published=figure.section.published,
         )
 
     def in_file_of(self, figure: PaperFigure) -> "FigureRecord":
@@ -103,9 +109,20 @@ class FigureResult:
     draw: Callable[[Path, str], list[Path]]  # our PNG files into a folder, their names beginning with the text
     table: Callable[[], str] | None = None
     tuned: Sequence[str] = ()
+    seeds: Sequence[int] = ()
+
+    @property
+    def key(self) -> Key:
+        """The figure's name and its scale."""
+        return self.source.name, self.scale
 
     def record(self, folder: Path, name: str) -> FigureRecord:
         """Draw figures whose names begin with ``name`` into a folder; return the record."""
+        drawn = tuple(path.name for path in self.draw(folder, name))
+        return replace(self.bare_record(), figures=drawn, table=self.table() if self.table else None)
+
+    def bare_record(self) -> FigureRecord:
+        """Return the record without figures and table."""
         record = FigureRecord(
             name=self.source.name,
             scale=self.scale,
@@ -117,9 +134,10 @@ class FigureResult:
             world=self.world,
             minutes=self.minutes,
             findings=tuple(self.findings),
-            figures=tuple(path.name for path in self.draw(folder, name)),
-            table=self.table() if self.table else None,
+            figures=(),
+            table=None,
             tuned=tuple(self.tuned),
             differs=(),
+            seeds=tuple(self.seeds),
         )
         return record.with_words_of(self.source)

@@ -13,6 +13,7 @@ from offbeat.sweeps.search_space import all_points
 SCALES = ("quick", "medium", "full")
 
 Line = Annotated[str, Field(min_length=1)]
+Published = dict[Line, dict[str, Line]]
 Quantity = Literal[
     "final",
     "best",
@@ -44,6 +45,10 @@ class ReproductionSection(Section):
     for the worst client."""
     differs: Annotated[tuple[Line, ...], Field(strict=False)] = ()
     """The differences from the paper's experiment, at any scale."""
+    published: Published = Field(default_factory=dict)
+    """The paper's own numbers, by quantity and algorithm's label; they stand below ours."""
+    chance: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """The accuracy of guessing. A claim is not tested where all that it compares stay near it."""
 
 
 class Panel(Section):
@@ -55,13 +60,18 @@ class Panel(Section):
     """The panel's question, after reproduction.question."""
     set: Annotated[tuple[Line, ...], Field(strict=False)] = ()
     """Changes to the file, as for ``--set``."""
+    published: Published = Field(default_factory=dict)
+    """As in reproduction, for this panel."""
 
 
 class Scale(Section):
     """``[scales.NAME]``: a size of the experiment."""
 
     minutes: Positive
-    """The approximate duration on two cores, without the download of data."""
+    """The approximate duration on two cores with three seeds, without the download of data."""
+    evidence: Literal["paper", "proxy"] = "proxy"
+    """paper: model, data, clients and rounds are the paper's, as far as it gives them. proxy: some are smaller or
+    others."""
     set: Annotated[tuple[Line, ...], Field(strict=False)] = ()
     """Changes to the file, as for ``--set``."""
 
@@ -110,10 +120,16 @@ class Statement(Section):
     """The claim, in one line."""
     paper: Line
     """The paper's number or words."""
+    ours: bool = False
+    """Whether no paper claims it."""
+    statement: str = ""
+    """The statement of the paper that it tests, where several claims test the same one; its name if left out."""
+    headline: bool = False
+    """Whether the index of the results lists its statement."""
 
     def inequality(self) -> dict[str, Any]:
         """Return the claim without its texts and without defaults."""
-        return self.model_dump(exclude_defaults=True, exclude={"name", "paper"})
+        return self.model_dump(exclude_defaults=True, exclude={"name", "paper", "ours", "statement", "headline"})
 
 
 class Claim(Statement):

@@ -1,8 +1,9 @@
 """Figures of theorems: a bound, measured on small problems as a number grows."""
 
 import json
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,17 +11,19 @@ from typing import Annotated, Any, Literal
 import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from offbeat.config.section import Section
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.report.export import write_file
 from offbeat.report.plot_style import GREY, STYLE, WIDTH, colours, png, tidy
-from papers.figures.figure_result import DOTS_PER_INCH, FigureResult, Finding
+from papers.figures.figure_result import DOTS_PER_INCH, FigureResult
+from papers.figures.finding import Effect, Finding
 from papers.figures.paper_figure import PaperFigure, fingerprint_of
 from papers.figures.sections import FileTables, Scale, Statement
-from papers.theory.measured_bound import Row
-from papers.theory.sweeps import SWEEPS, Point, slope, sweep
+from papers.statistics.paired_test import Range, normal_test
+from papers.theory.measured_bound import NORMAL_QUANTILE, Row
+from papers.theory.sweeps import SWEEPS, Point, slope_with_error, sweep
 
 Values = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False, min_length=2)]
 _RESULT = "points.json"
@@ -51,12 +54,23 @@ class TheoremClaim(Statement):
     quantity: Literal["largest_ratio", "smallest_ratio", "slope"]
     """largest_ratio, smallest_ratio: of measured to bound. slope: p where the measured value grows as the number to the
     power p."""
-    of: str
-    """The sweep."""
+    of: str | Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+    """The sweep; for ratios also several, of which the most extreme point counts."""
     relation: Literal["at most", "at least"]
     """The inequality."""
     value: Annotated[float, Field(allow_inf_nan=False)]
     """The number to compare with."""
+
+    @property
+    def sweeps(self) -> tuple[str, ...]:
+        """The names of its sweeps."""
+        return (self.of,) if isinstance(self.of, str) else self.of
+
+    @model_validator(mode="after")
+    def _check(self) -> "TheoremClaim":
+        if self.quantity == "slope" and len(self.sweeps) > 1:
+            raise ValueError("a slope is of one sweep")
+        return self
 
 
 class TheoremTables(FileTables):
@@ -82,9 +96,10 @@ def load_theorem(path: Path, table: dict[str, Any]) -> TheoremFigure:
     """Return a theorem from the table of its file."""
     found = TheoremTables.read(table, path)
     for claim in found.claims:
-        if claim.of not in found.theory.sweeps:
-            raise OffbeatError(f"{path}: claim {claim.name!r}: {did_you_mean(claim.of, found.theory.sweeps)}")
-        if claim.quantity == "slope" and 0 in found.theory.sweeps[claim.of]:
+        for sweep_name in claim.sweeps:
+            if sweep_name not in found.theory.sweeps:
+                raise OffbeatError(f"{path}: claim {claim.name!r}: {did_you_mean(sweep_name, found.theory.sweeps)}")
+        if claim.quantity == "slope" and 0 in found.theory.sweeps[claim.sweeps[0]]:
             raise OffbeatError(f"{path}: claim {claim.name!r}: a slope needs values above 0")
     scales: dict[str, Scale] = {**found.scales}
     name, section = f"{path.parent.name}/{path.stem}", found.reproduction
@@ -93,12 +108,14 @@ def load_theorem(path: Path, table: dict[str, Any]) -> TheoremFigure:
 
 def measure(theorem: TheoremFigure, folder: Path) -> None:
     """Measure a theorem's bound at all values, and write the result into ``folder``."""
-    began = time.monotonic()
     theory = theorem.theory
-    points = {
-        name: [asdict(point) for point in sweep(name, values, theory.seeds)] for name, values in theory.sweeps.items()
-    }
-    result = {"theory": theory.model_dump(mode="json"), "points": points, "seconds": time.monotonic() - began}
+    points: dict[str, list[dict[str, Any]]] = {}
+    seconds: dict[str, float] = {}
+    for name, values in theory.sweeps.items():
+        began = time.process_time()
+        points[name] = [asdict(point) for point in sweep(name, values, theory.seeds)]
+        seconds[name] = time.process_time() - began
+    result = {"theory": theory.model_dump(mode="json"), "points": points, "seconds": seconds}
     write_file(folder / _RESULT, json.dumps(result, indent=1).encode())
 
 
@@ -112,35 +129,55 @@ def theorem_result(theorem: TheoremFigure, scale: str, folder: Path) -> FigureRe
             name: [Point(point["value"], Row(**point["row"])) for point in points]
             for name, points in result["points"].items()
         }
+        seconds = {name: float(result["seconds"][name]) for name in sweeps}
     except (OSError, ValueError, LookupError, TypeError):  # missing or broken
         return None
     return FigureResult(
         theorem,
         scale,
         f"{theorem.theory.seeds} runs at each value",
-        result["seconds"] / 60,
-        [_finding(claim, sweeps[claim.of]) for claim in theorem.claims],
+        sum(seconds.values()) / 60,
+        [_finding(claim, sweeps, seconds, theorem.theory.seeds) for claim in theorem.claims],
         lambda folder, name: [_draw(sweeps, folder / f"{name}.png")],
     )
 
 
-def _finding(claim: TheoremClaim, points: Sequence[Point]) -> Finding:
-    ratios = [point.row.ratio for point in points]
-    name, value = {
-        "largest_ratio": ("largest ratio of measured to bound", max(ratios)),
-        "smallest_ratio": ("smallest ratio of measured to bound", min(ratios)),
-        "slope": ("power of the number", slope(points) if claim.quantity == "slope" else 0.0),
-    }[claim.quantity]
-    holds = value <= claim.value if claim.relation == "at most" else value >= claim.value
+def _finding(
+    claim: TheoremClaim, sweeps: Mapping[str, Sequence[Point]], result: Mapping[str, float], n: int
+) -> Finding:
+    name, (value, error) = {
+        "largest_ratio": lambda: ("largest ratio of measured to bound", _extreme_ratio(max, claim, sweeps)),
+        "smallest_ratio": lambda: ("smallest ratio of measured to bound", _extreme_ratio(min, claim, sweeps)),
+        "slope": lambda: ("power of the number", slope_with_error(sweeps[claim.sweeps[0]])),
+    }[claim.quantity]()
+    allowed = Range(-math.inf, claim.value) if claim.relation == "at most" else Range(claim.value, math.inf)
+    tested = normal_test(value, error, allowed)
+    interval = f" [{tested.low:.3g}, {tested.high:.3g}]" if error else ""
+    low, high = (None if math.isinf(bound) else bound for bound in allowed)
     return Finding(
         claim.name,
         claim.paper,
-        f"{name}, {claim.of}: {value:.3g}",
+        f"{name}, {', '.join(claim.sweeps)}: {value:.3g}",
         f"{claim.relation} {claim.value:g}",
-        "holds" if holds else "does not hold",
         quantity=name,
-        values={claim.of: f"{value:.3g}"},
+        values=dict.fromkeys(claim.sweeps, f"{value:.3g}") if len(claim.sweeps) == 1 else {},
+        n=n,
+        effect=Effect("value", value, tested.low, tested.high, (low, high), f"{value:.3g}{interval}"),
+        method="normal, over the runs" if error else "exact: the runs have no noise",
+        p=tested.p,
+        is_for=tested.is_for,
+        processor_seconds=round(sum(result[sweep] for sweep in claim.sweeps), 1),
     )
+
+
+def _extreme_ratio(
+    extreme: Callable[[Iterable[tuple[float, float]]], tuple[float, float]],
+    claim: TheoremClaim,
+    sweeps: Mapping[str, Sequence[Point]],
+) -> tuple[float, float]:
+    """Return the extreme ratio of measured to bound, and its standard error."""
+    rows = [point.row for name in claim.sweeps for point in sweeps[name]]
+    return extreme((row.ratio, row.half_width / NORMAL_QUANTILE / row.bound) for row in rows)
 
 
 @matplotlib.rc_context(STYLE)

@@ -49,9 +49,16 @@ def tuning_lines(tuning: Tuning, best: Points) -> list[str]:
     lines += [f"for {label} instead: {_grid(grid)}" for label, grid in tuning.own.items()]
     found = "; ".join(f"{label}: {_point(point)}" for label, point in best.items())
     lines.append(f"best on average over the run: {found}")
-    if edge := [label for label, point in best.items() if _is_on_edge(point, tuning.points(label))]:
+    if edge := edge_labels(tuning, best):
         lines.append(f"at the edge of the tried values, beyond which others may be better: {', '.join(edge)}")
     return lines
+
+
+def edge_labels(tuning: Tuning | None, best: Points) -> list[str]:
+    """Return the labels whose best value is the lowest or highest one tried."""
+    if tuning is None:
+        return []
+    return [label for label, point in best.items() if _is_on_edge(point, tuning.points(label))]
 
 
 def _is_on_edge(best: Mapping[str, object], points: Sequence[Mapping[str, Any]]) -> bool:

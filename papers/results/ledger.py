@@ -3,7 +3,7 @@
 It is a file beside the pages, so that figures can be run a few at a time and on different machines.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,9 @@ from offbeat.errors import OffbeatError
 from offbeat.report.export import write_file
 from papers.figures.figure_result import FigureRecord, FigureResult, Key, PaperFigure
 from papers.figures.sections import SCALES
-from papers.results.pages import IMAGES, paper_of, write_pages
+from papers.figures.verdicts import with_verdicts
+from papers.results.pages import IMAGES, write_pages
+from papers.results.statement_chart import chart_name
 
 _LEDGER = "ledger.json"
 _RECORDS = TypeAdapter(tuple[FigureRecord, ...])
@@ -26,6 +28,7 @@ class Pages(NamedTuple):
     first_page: Path
     outdated: list[Key]  # measured before their settings or claims changed; the pages mark them
     removed: list[Key]  # from the ledger, because they are no longer in any file
+    kept: list[Key]  # run here with fewer seeds than the ledger has, which stay
 
 
 def read_ledger(folder: Path) -> dict[Key, FigureRecord]:
@@ -43,13 +46,17 @@ def read_ledger(folder: Path) -> dict[Key, FigureRecord]:
 def write_ledger(results: Sequence[FigureResult], figures: Sequence[PaperFigure], folder: Path) -> Pages:
     """Write the ledger and its pages.
 
-    A record stays until its figure is run again. Its texts are those of the figure's file, unless the settings or
-    claims there have changed. ``results`` are the figures that were run here, ``figures`` all, in the order of the
-    pages.
+    A record stays until its figure is run again, with as many seeds or after a change. Its texts are those of the
+    figure's file, unless the settings or claims there have changed. ``results`` are the figures that were run here,
+    ``figures`` all, in the order of the pages.
     """
     known = read_ledger(folder)
     records = dict(known)
+    kept: list[Key] = []
     for one in results:
+        if _has_fewer_seeds(one, known):
+            kept.append(one.key)
+            continue
         record = one.record(folder / IMAGES, f"{one.source.name.replace('/', '-')}-{one.scale}")
         records[record.key] = replace(record, minutes=round(record.minutes, 2))
     ordered: list[FigureRecord] = []
@@ -59,21 +66,34 @@ def write_ledger(results: Sequence[FigureResult], figures: Sequence[PaperFigure]
         for scale in figure.scales:
             record = records.get((figure.name, scale))
             if record is None:
-                missing[scale].append(figure.name)
+                missing[scale].append(f"{figure.path.parent.name}/{figure.path.stem}")
             elif record.fingerprint == figure.fingerprint(scale):
                 ordered.append(record.with_words_of(figure))
             else:
                 ordered.append(record.in_file_of(figure))
                 outdated.append(record.key)
+    ordered = with_verdicts(ordered, outdated)
     _remove_unused(list(known.values()), ordered, folder)
     write_file(folder / _LEDGER, _RECORDS.dump_json(tuple(ordered), indent=1) + b"\n")
-    kept = {one.key for one in ordered}
-    return Pages(write_pages(ordered, outdated, missing, folder), outdated, [key for key in known if key not in kept])
+    present = {one.key for one in ordered}
+    removed = [key for key in known if key not in present]
+    return Pages(write_pages(ordered, outdated, missing, folder), outdated, removed, kept)
+
+
+def _has_fewer_seeds(result: FigureResult, known: Mapping[Key, FigureRecord]) -> bool:
+    """Return whether the ledger has the same experiment with more seeds."""
+    record = known.get(result.key)
+    return (
+        record is not None
+        and record.fingerprint == result.source.fingerprint(result.scale)
+        and len(record.seeds) > len(result.seeds)
+    )
 
 
 def _remove_unused(before: Sequence[FigureRecord], now: Sequence[FigureRecord], folder: Path) -> None:
     """Remove the pictures and pages that only earlier records have."""
     for figure in {name for one in before for name in one.figures} - {name for one in now for name in one.figures}:
         (folder / IMAGES / figure).unlink(missing_ok=True)
-    for paper in {paper_of(one) for one in before} - {paper_of(one) for one in now}:
+    for paper in {one.page for one in before} - {one.page for one in now}:
         (folder / f"{paper}.md").unlink(missing_ok=True)
+        (folder / IMAGES / chart_name(paper)).unlink(missing_ok=True)

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
+NORMAL_QUANTILE = 1.96  # of the 95 % intervals
 
 
 @dataclass(frozen=True)
@@ -52,4 +53,4 @@ def row(claim: str, setting: str, samples: Array | float, bound: float, *, shoul
     """Return a row from a value for each seed, ``(seeds,)``, or from one exact value."""
     values = np.atleast_1d(np.asarray(samples, dtype=np.float64))
     spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
-    return Row(claim, setting, float(values.mean()), 1.96 * spread / len(values) ** 0.5, bound, should_hold)
+    return Row(claim, setting, float(values.mean()), NORMAL_QUANTILE * spread / len(values) ** 0.5, bound, should_hold)

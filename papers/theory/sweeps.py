@@ -9,7 +9,7 @@ import numpy as np
 from papers.theory.async_comm_sgd import convex_rows, full
 from papers.theory.fedbuff import fedbuff_row, unequal_arrivals_row
 from papers.theory.least_squares import least_squares
-from papers.theory.measured_bound import Row
+from papers.theory.measured_bound import NORMAL_QUANTILE, Row
 from papers.theory.problems import Quadratics, quadratics
 from papers.theory.unequal_quadratics import UnequalQuadratics
 
@@ -28,10 +28,17 @@ def sweep(name: str, values: Sequence[int], seeds: int) -> list[Point]:
     return [Point(value, SWEEPS[name](value, seeds, np.random.default_rng([number, seeds]))) for value in values]
 
 
-def slope(points: Sequence[Point]) -> float:
-    """Return p of measured ∝ value^p, by least squares of the logarithms."""
-    values, measured = [point.value for point in points], [point.row.measured for point in points]
-    return float(np.polyfit(np.log(values), np.log(measured), 1)[0])
+def slope_with_error(points: Sequence[Point]) -> tuple[float, float]:
+    """Return p of measured ∝ value^p, and its standard error.
+
+    It is the least-squares fit of the logarithms. The error is that of the measured means, whose logarithms have the
+    errors s / m to first order.
+    """
+    x = np.log([point.value for point in points])
+    measured = np.array([point.row.measured for point in points])
+    errors = np.array([point.row.half_width for point in points]) / NORMAL_QUANTILE / measured
+    weights = (x - x.mean()) / np.square(x - x.mean()).sum()
+    return float(weights @ np.log(measured)), float(np.sqrt(np.square(weights * errors).sum()))
 
 
 def _fedbuff(

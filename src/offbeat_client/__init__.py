@@ -1,18 +1,18 @@
 """The client of an Offbeat server: enrols, trains with the user's code, uploads.
 
-Needs neither torch nor the package ``offbeat``; models are numpy arrays by parameter name. ``run_client`` resumes after
-a kill or a broken connection.
+Needs neither torch nor the package ``offbeat``; models are numpy arrays by parameter name. ``run`` and
+``run_client`` resume after a kill or a broken connection.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from offbeat_client.client_run import run, run_client
     from offbeat_client.errors import OffbeatError
     from offbeat_client.http.retry import Backoff
-    from offbeat_client.run import run_client
     from offbeat_client.visit import Client, Evaluate, Fit, Fitted, Visit
 
-__all__ = ["Backoff", "Client", "Evaluate", "Fit", "Fitted", "OffbeatError", "Visit", "run_client"]
+__all__ = ["Backoff", "Client", "Evaluate", "Fit", "Fitted", "OffbeatError", "Visit", "run", "run_client"]
 
 _MODULES = {
     "Backoff": "offbeat_client.http.retry",
@@ -22,7 +22,8 @@ _MODULES = {
     "Fitted": "offbeat_client.visit",
     "OffbeatError": "offbeat_client.errors",
     "Visit": "offbeat_client.visit",
-    "run_client": "offbeat_client.run",
+    "run": "offbeat_client.client_run",
+    "run_client": "offbeat_client.client_run",
 }
 
 

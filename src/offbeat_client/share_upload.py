@@ -28,7 +28,7 @@ def upload_share(
         if pending.announcement is None:
             state = connection.ask("GET", f"/v1/uploads/{pending.visit}", UploadState)
             if state.receipt is not None:
-                return Delivery(bool(state.receipt.counted), audit_head=state.audit_head)
+                return Delivery(bool(state.receipt.counted), state.receipt.staleness, audit_head=state.audit_head)
             if state.share is None:
                 attempts.failed(UnreachableError(f"{connection.url} does not have the helper's key and head now"))
                 continue

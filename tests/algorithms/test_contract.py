@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from offbeat.algorithms import Algorithm, Update
+from tests.effort import cases
 
 
 def may_return(algorithm: Algorithm, client: int) -> bool:
@@ -224,7 +225,7 @@ class World:
 
 
 def test_random_scripts_keep_the_contract(case, plan, same_state):
-    @settings(max_examples=30)
+    @settings(max_examples=cases(30))
     @given(SCRIPTS)
     def run(script):
         world = World(case, plan, same_state)
@@ -266,7 +267,7 @@ def play(case, algorithm, script, plan, wrap, look):
 
 
 def test_promises_and_reading_do_not_change_a_bit(case, plan, deferred, same_state):
-    @settings(max_examples=30)
+    @settings(max_examples=cases(30))
     @given(SCRIPTS)
     def run(script):
         watched, quiet, promised, mixed = (case.started() for _ in range(4))

@@ -19,15 +19,15 @@ CASES = [
 def test_an_update_at_the_bound_is_unused_by_hand(begin, plan, upload):
     algorithm = begin(RingmasterASGD(delay_bound=2, server_lr=0.5, concurrency=3), (10.0,))
     assert algorithm.receive(upload(0, 0, 4)) is True
-    assert algorithm.cancelled() == []
+    assert list(algorithm.cancelled()) == []
     assert algorithm.receive(upload(1, 0, 8)) is True  # τ = 1 < 2
     assert algorithm.model.tolist() == [4]
-    assert algorithm.cancelled() == [2]  # τ would be 2
+    assert list(algorithm.cancelled()) == [2]  # τ would be 2
     assert algorithm.wants(2, 0) is False
     assert algorithm.receive(upload(2, 0, 100)) is False
     assert (algorithm.model.tolist(), algorithm.version) == ([4], 2)
     algorithm.drop(2, 0)
-    assert algorithm.cancelled() == []
+    assert list(algorithm.cancelled()) == []
     algorithm.assign(2, plan)
     assert algorithm.receive(upload(2, 2, 2)) is True
     assert algorithm.model.tolist() == [3]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from offbeat_client.run import run_client
+from offbeat_client.client_run import run_client
 from tests.service.conftest import running
 
 Command = Callable[..., tuple[int, str, str]]

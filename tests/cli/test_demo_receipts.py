@@ -28,7 +28,8 @@ def logs(tmp_path):
 
 
 def write(path, *visits):
-    lines = [f"2026-01-01 00:00:00,000 visit {visit}: {receipt}\n" for visit, receipt in visits]
+    more = ", staleness 0; 1 of 1 updates counted; next: visit 9"
+    lines = [f"00:00:00 visit {visit}: {receipt}{more}\n" for visit, receipt in visits]
     path.write_text("".join(lines), encoding="utf-8")
 
 

@@ -28,7 +28,17 @@ class TestHelp:
             assert f"Example:\n    offbeat {command}" in offbeat(command, "--help")[1]
         helper = ("helper enrol", "helper serve", "helper status")
         audit = ("audit show", "audit verify")
-        for command in (*audit, "data list", "data get", *helper, "privacy epsilon", "privacy plan", "theory bound"):
+        of_groups = [f"{group} {name}" for group in ("clients", "tokens") for name in app.commands[group].commands]
+        for command in (
+            *of_groups,
+            *audit,
+            "data list",
+            "data get",
+            *helper,
+            "privacy epsilon",
+            "privacy plan",
+            "theory bound",
+        ):
             assert f"Example:\n    offbeat {command}" in offbeat(*command.split(), "--help")[1]
 
     @pytest.mark.parametrize("command", ["run", "compare"])

@@ -1,8 +1,10 @@
 """Commands of the service, whose server is a stub."""
 
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,3 +61,20 @@ def test_the_status_shows_the_evaluation_by_clients(offbeat: Command, monkeypatc
     ]
     monkeypatch.setattr(admin, "status", lambda _: {"version": 13, "evaluated_by_clients": None})
     assert offbeat("status", "server")[1] == "version: 13\n"
+
+
+def test_serve_prints_where_the_live_page_is_and_no_token(
+    offbeat: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_server(_: Any, ready: Callable[[Any], None]) -> None:
+        service = SimpleNamespace(status=lambda: SimpleNamespace(algorithm="fedbuff", version=3))
+        ready(SimpleNamespace(url="http://127.0.0.1:1", public_url="http://host:1", service=service))
+
+    monkeypatch.setattr("offbeat.worlds.serve.run_server", run_server)
+    file = tmp_path / "server.toml"
+    file.write_text(Path("examples/service/server.toml").read_text("utf-8"), encoding="utf-8")
+    output = offbeat("serve", str(file), "--set", "service.folder='server'", "--set", "service.tls=false")[1]
+    (line,) = [line for line in output.splitlines() if line.startswith("Live page: ")]
+    assert line.startswith("Live page: http://host:1/ (its token is in ")
+    assert line.endswith("server/admin-token)")
+    assert not re.search(r"ob[aec]_", output)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,8 @@ show(app, "offbeat")
 packages = {name.partition(".")[0] for name in set(sys.modules) - before}
 print(*sorted(packages - set(sys.stdlib_module_names)), file=sys.stderr)
 """
+
+RELEASE = str(Path(__file__).parents[1] / "deploy" / "release_0_1" / "server")
 
 LIGHT = {"click", "offbeat", "offbeat_client"}
 HEAVY = {"fastapi", "granian", "matplotlib", "pandas", "pyarrow", "sklearn", "torch"}
@@ -69,6 +72,7 @@ def test_the_help_of_every_command_needs_only_click():
         ("offbeat comp", {"plain,compare"}),
         ("offbeat compare --check", {"plain,--checkpoint-every"}),
         ("offbeat compare --trainer vm", {"plain,vmap"}),
+        ("offbeat clients re", {"plain,rename", "plain,revoke", "file,re"}),
         ("offbeat helper s", {"plain,serve", "plain,status"}),
         ("offbeat report run", {"file,run"}),
     ],
@@ -83,15 +87,32 @@ def test_completion_needs_only_click(words, expected):
 @pytest.mark.parametrize(
     "words",
     [
-        *([command, "nowhere"] for command in ("status", "tokens", "runs")),
+        *([command, "nowhere"] for command in ("status", "clients", "tokens", "runs", "pause", "resume")),
+        ["clients", "revoke", "nowhere", "ward 3"],
         ["revoke", "nowhere", "client-3"],
         ["data", "get", "nothing"],
         ["helper", "status", "--folder", "nowhere"],
         ["privacy", "epsilon", "--noise-multiplier", "5", "--participations", "10", "--delta", "1e-5"],
+        ["make-token", "nowhere", "admin", "--output", "token"],
+        ["audit", "verify", RELEASE],
+        ["audit", "show", RELEASE],
+        ["runs", RELEASE],
+        ["backup", RELEASE, "copy"],
+        ["helper", "enrol", "roster.toml"],
     ],
     ids=" ".join,
 )
-def test_quick_commands_import_nothing_heavy(words):
+def test_quick_commands_import_nothing_heavy(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "roster.toml").write_text("[terms]\n")
     _, packages = run(RUN, *words)
     assert "offbeat" in packages
     assert not packages & HEAVY
+    assert (tmp_path / "copy").exists() is (words[0] == "backup")
+
+
+@pytest.mark.parametrize("words", [["track", "nowhere", "--to", "tensorboard"]], ids=" ".join)
+def test_commands_that_read_runs_need_no_torch(words):
+    _, packages = run(RUN, *words)
+    assert "pyarrow" in packages
+    assert "torch" not in packages

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from offbeat.algorithms import FedAvg
 from tests.algorithms.case import all_cases
 from tests.coordinator.conftest import CLIENTS, LENGTH, everybody_present, make, receive
+from tests.effort import cases
 
 ALGORITHMS = {name: case.make for name, case in all_cases(CLIENTS).items()}
 
@@ -138,7 +139,7 @@ SCRIPTS = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, CLIENTS - 
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-@settings(max_examples=40)
+@settings(max_examples=cases(40))
 @given(script=SCRIPTS, max_staleness=st.sampled_from([None, 0, 2]), cut=st.integers(0, 80))
 def test_any_script_adds_up_and_can_be_replayed_and_resumed(name, script, max_staleness, cut, same_state):
     calls = []
@@ -170,7 +171,7 @@ def test_any_script_adds_up_and_can_be_replayed_and_resumed(name, script, max_st
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-@settings(max_examples=40)
+@settings(max_examples=cases(40))
 @given(script=SCRIPTS)
 def test_a_call_that_is_not_recorded_changed_nothing(name, script, same_state):
     calls = []

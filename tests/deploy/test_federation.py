@@ -2,19 +2,13 @@
 
 import os
 import subprocess
-import sys
 
 from processes import DEPLOY, Processes
 
 FEW = {"versions = 200": "versions = 20"}
 
 
-def offbeat(*arguments):
-    command = [sys.executable, "-m", "offbeat", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def test_three_sites_train_one_is_revoked_and_a_backup_is_restored(tmp_path, free_port):
+def test_three_sites_train_one_is_revoked_and_a_backup_is_restored(tmp_path, free_port, offbeat):
     with Processes(tmp_path / "here", free_port, FEW) as processes:
         processes.up()
         server = processes.volumes / "server"
@@ -22,9 +16,9 @@ def test_three_sites_train_one_is_revoked_and_a_backup_is_restored(tmp_path, fre
             site = f"site-{number}"
             assert processes.wait(site) == 0, processes.log(site).read_text()
             assert not processes.log(site).read_text().endswith(" 0 updates counted\n")
-        assert "version: 20\n" in offbeat("status", server)
+        assert "version: 20\n" in offbeat("status", str(server))[1]
         assert (processes.volumes / "handout/ca.pem").read_text().startswith("-----BEGIN CERTIFICATE")
-        assert offbeat("revoke", server, "client-1") == "client-1: revoked\n"
+        assert offbeat("revoke", str(server), "client-1") == (0, "client-1: revoked\n", "")
         processes.start("backup")
         assert processes.wait("backup") == 0
         assert processes.stop("server") == 0
@@ -33,7 +27,7 @@ def test_three_sites_train_one_is_revoked_and_a_backup_is_restored(tmp_path, fre
         copy.rename(server)
         processes.start("server")
         processes.wait_until_healthy("server")
-        assert "version: 20\n" in offbeat("status", server)
+        assert "version: 20\n" in offbeat("status", str(server))[1]
 
 
 def back_up(program, folder, backups, keep=2):

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from offbeat.coordinator.calls import Receipt
+from offbeat.service.server import stopped_server
 from tests.e2e.server_process import Server
 from tests.e2e.undisturbed import Undisturbed
 from tests.service.conftest import body_of
@@ -140,6 +142,25 @@ class Flapping(threading.Thread):
         return None
 
 
+def check_counts(folder: Path, undisturbed: Undisturbed) -> list[dict[str, Any]]:
+    """Check the counts by client in a stopped server's folder against the run that its log describes."""
+    listed = stopped_server.clients(folder)
+    visits = undisturbed.coordinator.visits
+    for row in listed:
+        client = row["client"]
+        receipts = [receipt for (other, _), receipt in undisturbed.receipts.items() if other == client]
+        staleness = [receipt.staleness for receipt in receipts if receipt.counted]
+        assert row["visits"] == visits.latest(client) + 1
+        assert (row["counted"], row["refused"]) == (len(staleness), len(receipts) - len(staleness))
+        assert row["working"] == visits.has_slot(client)
+        assert row["lost"] == row["visits"] - len(receipts) - row["working"]
+        assert row["mean_staleness"] == (sum(staleness) / len(staleness) if staleness else None)
+    statistics = undisturbed.coordinator.statistics
+    for name, total in (("visits", statistics.assigned), ("counted", statistics.counted), ("lost", statistics.lost)):
+        assert sum(row[name] for row in listed) == total
+    return listed
+
+
 def vector_of(client: int, visit: int, length: int) -> Tensor:
     return torch.randn(length, generator=torch.Generator().manual_seed(1000 * client + visit))
 
@@ -167,6 +188,7 @@ def flapping(server: Server, length: int, count: int) -> Generator[tuple[list[Fl
     assert server.kill(signal.SIGTERM) == 0
     assert [problem for client in clients for problem in client.problems] == []
     undisturbed = Undisturbed(server.file, server.folder, lambda c, v, *_: vector_of(c, v, length), body_of)
+    check_counts(server.folder, undisturbed)
     undisturbed.check({(client.client, visit): receipt for client in clients for visit, receipt in client.told.items()})
     for client in clients:
         if client.digests:

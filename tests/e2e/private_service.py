@@ -14,7 +14,7 @@ from typing import Any
 
 from safetensors.numpy import load_file
 
-from offbeat.config.experiment_file import read_table
+from offbeat.config.toml_table import read_table
 from offbeat.errors import OffbeatError
 from offbeat.helper.roster import enrol, parse_roster
 from offbeat.service.server.admin import status
@@ -74,11 +74,12 @@ def net():
 """
 
 
-class _Process:
-    """A command that can be killed and started again."""
+class Command:
+    """A command of ``offbeat`` that can be killed and started again; its output goes into ``NAME.log``."""
 
     def __init__(self, launcher: Launcher, folder: Path, name: str, *arguments: str) -> None:
         self.log = folder / f"{name}.log"
+        self.log.touch()
         self._launcher = launcher
         self._request = {"command": arguments, "folder": str(folder), "output": str(self.log)}
         self.start()
@@ -129,8 +130,8 @@ class PrivateService:
             SERVER.format(agreed=agreed, algorithm=algorithm, port=port, helper_port=helper_port, places=places)
         )
 
-        def start(name: str, *arguments: str) -> _Process:
-            return _Process(launcher, folder, name, *arguments)
+        def start(name: str, *arguments: str) -> Command:
+            return Command(launcher, folder, name, *arguments)
 
         self._helper = start("helper", "helper", "serve", "--folder", "helper", "--port", str(helper_port))
         self._server = start("server", "serve", "server.toml")
@@ -200,7 +201,7 @@ class PrivateService:
     def acknowledged(self) -> dict[int, list[int]]:
         """Return the visits of each client of which it has logged the receipt that they count."""
         return {
-            number: [int(visit) for visit in re.findall(r"visit (\d+): counted$", log, re.MULTILINE)]
+            number: [int(visit) for visit in re.findall(r"visit (\d+): counted\b", log, re.MULTILINE)]
             for home, number in self._numbers().items()
             if (log := home.with_suffix(".log").read_text())
         }

@@ -19,7 +19,8 @@ def free_port():
         return str(server.getsockname()[1])
 
 
-def test_the_private_run_of_the_page(tmp_path):
+def test_the_private_run_of_the_page(tmp_path, offbeat, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     part = (ROOT / "docs/privacy/try-it.md").read_text("utf-8")
     files = dict(re.findall(r'^```toml title="([\w.]+)"\n(.*?)^```', part, re.S | re.M))
     keys, (enrol, serve_helper), (serve, *joins) = (
@@ -30,8 +31,9 @@ def test_the_private_run_of_the_page(tmp_path):
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
 
     def output(command):
-        done = subprocess.run([*OFFBEAT, *command], cwd=tmp_path, capture_output=True, text=True, check=True)
-        return done.stdout
+        code, out, err = offbeat(*command)
+        assert code == 0, err
+        return out
 
     (tmp_path / "client.py").write_text((ROOT / "examples/service/client.py").read_text("utf-8"), encoding="utf-8")
     roster = files["roster.toml"]

@@ -16,7 +16,7 @@ from tests.e2e.server_process import Launcher, Server, until
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 
-KILLS = int(os.environ.get("OFFBEAT_SERVER_KILLS", "10"))
+KILLS = int(os.environ.get("OFFBEAT_SERVER_KILLS", "5"))
 CLIENTS = 16
 
 

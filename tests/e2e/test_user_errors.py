@@ -68,6 +68,12 @@ SETTINGS: list[tuple[str, list[str]]] = [
     ("algorithms.fedbuf.cohort=1", ["algorithms.fedbuf: unknown algorithm 'fedbuf'", "did you mean 'fedbuff'?"]),
     ("model.name=own.py:", ["model.name = 'own.py:'", "after the colon"]),
     ("server={}", ["population.lossy needs server.lease_seconds"]),
+    ("algorithms={}", ["algorithms: must not be empty"]),
+    ("algorithms.fedbuff.server_lr=nan", ["algorithms.fedbuff: server_lr = nan: must be a finite number"]),
+    ("population.holdout=nan", ["population.holdout = nan: must be a finite number"]),
+    ("evaluate.every_seconds=1e-320", ["evaluate.every_seconds = ", "10,000,000 evaluations", "longer interval"]),
+    ("model={ name = 'mlp', hidden = [1000000000000] }", ["not enough memory"]),
+    ("model={ name = 'mlp', hidden = [9999999999, 9999999999] }", ["not enough memory"]),
     # the user's code
     ("data.name=own.py:one_data", ["own.py:one_data: got a value of type TensorDataset", "pair (train, test)"]),
     ("data={ name = 'own.py:data', arguments = { nan = true } }", ["NaN or infinity", "train example 0"]),
@@ -95,7 +101,11 @@ SETTINGS: list[tuple[str, list[str]]] = [
 
 # What the user types otherwise.
 COMMANDS: list[tuple[list[str], list[str]]] = [
-    ([], ["--help"]),
+    ([], ["Missing command. See offbeat --help."]),
+    (["theory"], ["Missing command. See offbeat theory --help."]),
+    (["audit", "empty"], ["No such command 'empty'. See offbeat audit --help."]),
+    (["run", "tiny.toml", "two.toml"], ["unexpected extra argument (two.toml). See offbeat run --help."]),
+    (["runs", "nowhere"], ["nowhere does not hold a server's folder"]),
     (["rum", "tiny.toml"], ["'rum'", "--help"]),
     (["run"], ["FILE", "--help"]),
     (["run", "tiny.toml", "--bogus"], ["--bogus", "--help"]),

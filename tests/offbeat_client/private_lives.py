@@ -6,9 +6,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from offbeat_client.client_run import run_client
 from offbeat_client.http.retry import Backoff
 from offbeat_client.privacy.terms import Terms
-from offbeat_client.run import run_client
 from tests.offbeat_client.conftest import KilledError, Server
 from tests.offbeat_client.helper_facts import Helper, private_folder
 

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from offbeat_client.client_run import run_client
 from offbeat_client.errors import OffbeatError
 from offbeat_client.http.refusal import UnreachableError
-from offbeat_client.run import run_client
 from tests.offbeat_client.conftest import Fault
 
 NUMBERS = {"loss": 1.5, "accuracy": np.float32(0.25)}

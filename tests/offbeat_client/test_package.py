@@ -43,14 +43,13 @@ assert "httpx" not in sys.modules and "pydantic" not in sys.modules
 
 def test_a_numpy_client_takes_part_without_torch(tmp_path):
     script = """
-from pathlib import Path
-from offbeat_client import Fitted, run_client
+from offbeat_client import Fitted, run
 
 def fit(model, visit):
     return Fitted({name: 0.5 * array for name, array in model.items()}, examples=7)
 
 url, token, folder = sys.argv[1:]
-print(run_client(url, lambda client: fit, Path(folder), enrolment_token=token, visits=2))
+print(run(url, fit, folder, enrolment_token=token, visits=2))
 """
     with running(tmp_path / "server", clients=1) as served:
         counted = run_blocked(script, served.url, served.enrolment_token, str(tmp_path / "me"))

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from offbeat_client.client_run import run_client
 from offbeat_client.errors import OffbeatError
 from offbeat_client.http.refusal import ServiceError
-from offbeat_client.run import run_client
 from offbeat_client.visit import Fitted
 from tests.offbeat_client.conftest import Fault
 from tests.offbeat_client.helper_facts import TERMS, Helper, private_folder

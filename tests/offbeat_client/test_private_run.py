@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from offbeat_client.client_run import run_client
 from offbeat_client.errors import OffbeatError
 from offbeat_client.http.refusal import ServiceError
 from offbeat_client.privacy.signing_key import signing_key
-from offbeat_client.run import run_client
 from offbeat_client.visit import Fitted
 from tests.offbeat_client.conftest import Fault
 from tests.offbeat_client.helper_facts import PRIVACY, TERMS, Helper, private_folder

@@ -43,6 +43,27 @@ def test_the_summary_is_tidy(tmp_path):
     assert ("a", "mean_staleness") not in lines
 
 
+def test_the_summary_says_how_many_seeds_reached_the_target(tmp_path):
+    times = {"a": (100.0, 300.0, None), "b": (100.0, None, None), "c": (100.0, 200.0, 600.0)}
+    runs = [
+        a_run(label, seed, (0.1, 0.4 if time is None else 0.5), seconds=(0, time or 900))
+        for label, own in times.items()
+        for seed, time in enumerate(own)
+    ]
+    lines = {(line["label"], line["measure"]): line for line in read(write_csv(summarise(runs), runs, tmp_path)[0])}
+    assert [lines[label, "reached_target"]["mean"] for label in "abc"] == ["2", "1", "3"]
+    assert lines["a", "median_seconds_to_target"]["mean"] == "300.0"
+    assert ("b", "median_seconds_to_target") not in lines
+    assert lines["c", "median_seconds_to_target"]["mean"] == "200.0"
+    assert [("seconds_to_target" in line) for line in ({m for each, m in lines if each == x} for x in "abc")] == [
+        False,
+        False,
+        True,
+    ]
+    untargeted = [a_run("a", evaluate={"metrics": ["accuracy"], "better": "higher"})]
+    assert "reached_target" not in write_csv(summarise(untargeted), untargeted, tmp_path)[0].read_text(encoding="utf-8")
+
+
 def test_the_summary_has_the_statistics_over_clients(tmp_path):
     runs = [client_run("a", 0), client_run("a", 1, client_accuracy_worst=[0.0, 0.0, 0.25]), a_run("b")]
     summary, history = write_csv(summarise(runs), runs, tmp_path)

@@ -1,5 +1,7 @@
 """The sentence on top of a report, for each kind of comparison."""
 
+import math
+
 import pytest
 
 from offbeat.report.finding import finding
@@ -42,9 +44,17 @@ def ended(**values):
         (timed(fedavg=(200,), b=(100,)), "b reached 50 % 2.0 times as fast as fedavg in one seed; run several."),
         (
             [a_run("fedavg", 0, (0.1, 0.2)), a_run("b", 0), a_run("b", 1, (0.1, 0.2))],
-            "Reached 50 %: fedavg in 0 of 1 seed, b in 1 of 2 seeds.",
+            "b reached 50 % in 1 of 2 seeds; fedavg in 0 of 1.",
         ),
-        ([a_run("fedavg", 0, (0.1, 0.2)), a_run("b", 0, (0.1, 0.2))], "No run reached 50 %."),
+        (
+            [a_run("fedavg", 0, (0.1, 0.2)), *timed(b=(100, 300)), *timed(c=(60, 90))],
+            "c reached 50 % in 2 of 2 seeds, after 1 min 15 s on average; b in 2 of 2; fedavg in 0 of 1.",
+        ),
+        (
+            [a_run("fedavg", 0, (0.1, 0.2)), a_run("b", 0, (0.1, 0.3)), a_run("c", 0, (0.1, math.nan))],
+            "No run reached 50 %; b ended best, at 30.0 %.",
+        ),
+        ([a_run("fedavg", 0, (0.1, 0.2))], "No run reached 50 %; fedavg ended at 20.0 %."),
         (timed(fedbuff=(600, 600)), "fedbuff reached 50 % after 10 min in 2 seeds."),
         (
             ended(fedavg=(0.5, 0.6, 0.8), b=(0.52, 0.62, 0.82)),

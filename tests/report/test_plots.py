@@ -149,7 +149,7 @@ def test_a_few_very_stale_updates_do_not_squeeze_the_rest():
     visits = [(0, stale, 0.0, 1.0, "counted") for stale in [*range(120)] * 9 + [5000]]
     (axes,) = draw(staleness([a_run("a", visits=visits)])).axes
     assert axes.get_xlim()[1] < 130
-    assert "bars of 2; the largest are beyond the edge" in axes.get_xlabel()
+    assert "2 in a bar; the largest values are not drawn" in axes.get_xlabel()
     assert "maximum 5000" in axes.get_title(loc="right")
     shares = axes.patches[0].get_data().values
     assert shares.sum() == pytest.approx(100 * 1080 / 1081)  # of all updates, drawn or not

@@ -54,6 +54,23 @@ def test_means_are_followed_by_half_the_confidence_interval():
     assert "over 1 to 3 seeds" in caption([*rows, *summarise([a_run("b")])])
 
 
+def test_a_narrow_terminal_folds_names_and_not_values():
+    rows = summarise([client_run(label, seed) for label in ("fedavg", "b") for seed in (0, 1)])
+    text = printed(rows, 40)
+    for row in lines(rows):
+        for line in row:
+            for cell in line.cells:
+                assert cell in text
+    assert max(map(len, text.splitlines())) <= 40
+
+
+def test_the_caption_says_how_many_seeds_an_interval_is_over():
+    seeds = {"fedavg": (0, 1), "b": (0, 1, 2), "c": (1, 2), "d": (2,)}
+    rows = summarise([a_run(label, seed) for label, own in seeds.items() for seed in own])
+    assert caption(rows).endswith("Seeds: fedavg 2, c 2, d 1. Seeds in common with fedavg: b 2, c 1.")
+    assert "Seeds" not in caption(summarise([a_run(label, seed) for label in ("fedavg", "b") for seed in (0, 1)]))
+
+
 def test_another_measure_than_accuracy():
     evaluate = {"metrics": ["balanced_error", "accuracy"], "better": "lower", "target": 0.45}
     rows = summarise([a_run("a", 0, (0.9, 0.41234), evaluate=evaluate)])

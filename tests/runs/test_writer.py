@@ -145,18 +145,19 @@ class TestResume:
             for evaluation, ended in rows[done:stop]:
                 writer.add(evaluation, list(ended))
             done = stop
-            writer.checkpoint({"now": done, "model": torch.ones(2)}, 1.0)
+            writer.checkpoint({"now": done, "model": torch.ones(2)}, 1.0, 0.5)
             writer.add(EVALUATIONS[1], [ENDED[0]])  # is forgotten, as nothing was written after it
             writer, state = resume(tmp_path / "x")
             assert state["now"] == done
             assert state["model"].tolist() == [1.0, 1.0]
-            assert writer.real_seconds == 1.0
+            assert (writer.real_seconds, writer.processor_seconds) == (1.0, 0.5)
         for evaluation, ended in rows[done:]:
             writer.add(evaluation, list(ended))
-        writer.finish(MODEL, 9.0)
+        writer.finish(MODEL, 9.0, processor_seconds=4.5)
         one, two = content(tmp_path / "whole"), content(tmp_path / "x")
         assert {name for name in one if one[name] != two[name]} == {"timing.json"}
-        assert read(tmp_path / "x").real_seconds == 9.0
+        assert (read(tmp_path / "x").real_seconds, read(tmp_path / "x").processor_seconds) == (9.0, 4.5)
+        assert read(tmp_path / "whole").processor_seconds is None
         assert names(tmp_path) == {"whole", "x"}
 
     def test_chunks_after_the_checkpoint_are_removed(self, tmp_path, monkeypatch):

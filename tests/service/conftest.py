@@ -92,6 +92,7 @@ class Served:
         self.folder = folder
         self.service = listening.service
         self.checkpoints = listening.checkpoints
+        self.viewers = listening.viewers
         self.enrolment_token = listening.enrolment_token
         self.admin = Peer(self.url, (folder / "admin-token").read_text().strip())
         self._peers: list[Peer] = [self.admin]

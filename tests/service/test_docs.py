@@ -2,11 +2,10 @@
 
 import json
 import re
-import subprocess
-import sys
-import time
 from pathlib import Path
 
+from tests.e2e.private_service import Command
+from tests.e2e.server_process import Launcher, until
 from tests.service.conftest import running
 
 CONCEPTS = Path(__file__).parents[2] / "docs" / "concepts"
@@ -28,26 +27,22 @@ def test_the_model_and_data_that_the_page_shows_are_trained_by_two_clients(tmp_p
     for name, text in files:
         (tmp_path / name).write_text(text.replace('folder = "server"', 'folder = "server"\nport = 0'), encoding="utf-8")
     commands = re.findall(r"^offbeat (.* (?:client-\d|server.toml))$", page.partition("## Your own model")[2], re.M)
-    serve, *joins = [[sys.executable, "-m", "offbeat", *command.split()] for command in commands]
+    serve, *joins = [command.split() for command in commands]
     assert len(joins) == 2
-    started = []
-    with subprocess.Popen(serve, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            url = server.stdout.readline().split()[2].rstrip(":")
-            for join in joins:
-                command = [url if part.startswith("https:") else part for part in join]
-                started.append(subprocess.Popen(command, cwd=tmp_path))
-            assert [client.wait(timeout=300) for client in started] == [0, 0]
-            evaluations = tmp_path / "server" / "evaluations.jsonl"
-            deadline = time.monotonic() + 60
-            while '"version": 20' not in (evaluations.read_text() if evaluations.exists() else ""):
-                assert time.monotonic() < deadline
-                time.sleep(0.2)
-            accuracy = json.loads(evaluations.read_text().splitlines()[-1])["accuracy"]
-            assert accuracy > 0.9
-        finally:
-            for process in (server, *started):
-                process.terminate()
+    with Launcher("client_launcher.py") as launcher:
+        server = Command(launcher, tmp_path, "server", *serve)
+        (url,) = until(lambda: re.findall(r"^Listening at (\S+):", server.log.read_text(), re.M))
+        clients = [
+            Command(
+                launcher, tmp_path, f"client-{number}", *(url if part.startswith("https:") else part for part in join)
+            )
+            for number, join in enumerate(joins)
+        ]
+        assert [until(client.ended, 300) for client in clients] == [[0], [0]]
+        evaluations = tmp_path / "server" / "evaluations.jsonl"
+        until(lambda: evaluations.exists() and '"version": 20' in evaluations.read_text())
+        accuracy = json.loads(evaluations.read_text().splitlines()[-1])["accuracy"]
+        assert accuracy > 0.9
 
 
 def test_the_page_lists_all_settings():

@@ -70,6 +70,7 @@ def test_no_request_is_an_error_of_the_server(who: str, fuzzed: Served, tokens: 
                     return
 
             fuzz()
+        session.post(f"{fuzzed.url}/v1/admin/resume", headers={"Authorization": tokens["admin"]}, timeout=2)
 
 
 def test_afterwards_an_honest_client_still_counts(fuzzed: Served) -> None:

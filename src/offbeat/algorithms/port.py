@@ -1,5 +1,7 @@
 """Port: semi-asynchronous aggregation with bounded staleness."""
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor
 
@@ -82,10 +84,10 @@ class Port(Algorithm):
     def is_ready(self) -> bool:
         return self.buffer.count >= self.min_clients and not self._too_stale()
 
-    def urgent(self) -> list[int]:
-        return self._too_stale() if self.urgent_requests else []
+    def urgent(self) -> Collection[int]:
+        return self._too_stale() if self.urgent_requests else ()
 
-    def _too_stale(self) -> list[int]:
+    def _too_stale(self) -> Collection[int]:
         return self.schedule.before(self.version - self.staleness_bound)
 
     def next_model(self, model: Tensor, closed: ClosedBuffer) -> Tensor:

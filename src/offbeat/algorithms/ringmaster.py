@@ -1,6 +1,6 @@
 """Ringmaster ASGD: a step at every arrival, unless its update is too old."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 
 from torch import Tensor
 
@@ -41,7 +41,7 @@ class RingmasterASGD(Algorithm):
     def wants(self, client: int, version: int) -> bool:
         return super().wants(client, version) and self.version - version < self.delay_bound
 
-    def cancelled(self) -> Sequence[int]:
+    def cancelled(self) -> Collection[int]:
         return self.schedule.before(self.version - self.delay_bound + 1) if self.stops else ()
 
     def next_model(self, model: Tensor, closed: ClosedBuffer) -> Tensor:

@@ -35,7 +35,7 @@ def enrol(file: Path, folder: Path, hosts: Sequence[str]) -> None:
 
     Participations of earlier runs in this folder still count.
     """
-    from offbeat.config.experiment_file import read_table
+    from offbeat.config.toml_table import read_table
     from offbeat.helper import roster
     from offbeat.helper.folder import HelperFolder
     from offbeat.service.server.certificates import fingerprint

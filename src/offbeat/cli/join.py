@@ -59,7 +59,7 @@ def join(
     from offbeat.service.client.run import run_client
     from offbeat.training.accelerator import choose_device
 
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
+    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", level=logging.INFO)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     if token_file is not None:
         token = _read_token(token_file, token)

@@ -1,7 +1,6 @@
 """Commands of the service: server, tokens, backups, demo."""
 
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offbeat.cli.options import FILE, PATH, SET
-from offbeat.errors import OffbeatError
 
 if TYPE_CHECKING:
     from offbeat.service.server.server import Listening
@@ -42,6 +40,7 @@ def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
             options.append(f"--terms {server.service.helper_terms}")
         command = f"offbeat join {listening.public_url} {' '.join(options)} --client FILE.py:make_client"
         click.echo(f"Enrol clients: {command}")
+        click.echo(f"Live page: {listening.public_url}/ (its token is in {folder}/admin-token)")
         click.echo(f"Status: offbeat status {folder}; metrics: {listening.url}/metrics (token in {folder}/admin-token)")
 
     run_server(server, ready)
@@ -93,74 +92,19 @@ def _privacy_lines(privacy: dict[str, Any]) -> Iterator[str]:
         yield f"helper: {privacy['helper']}"
 
 
-@click.command(epilog="\b\nExample:\n  offbeat tokens runs/service")
-@click.argument("folder", metavar="FOLDER", type=PATH)
-def tokens(folder: Path) -> None:
-    """List the ids of the enrolment and admin tokens of the server with this FOLDER."""
-    from offbeat.service.server import admin
-
-    for token in admin.tokens(folder):
-        parts = [token["kind"], token["state"]]
-        if token["uses"]:
-            parts.append(f"{token['uses']} uses left")
-        if token["state"] == "valid" and token["expires_seconds"] is not None:
-            parts.append(f"expires in {token['expires_seconds'] / 3600:.1f} hours")
-        click.echo(f"{token['id']}: {', '.join([*parts, *filter(None, [token['name']])])}")
-
-
-@click.command(
-    epilog="\b\nExample:\n  offbeat make-token runs/service enrolment --uses 8 --hours 24 --output ward-3-token"
-)
-@click.argument("folder", metavar="FOLDER", type=PATH)
-@click.argument("kind", metavar="KIND", type=click.Choice(["enrolment", "admin"]))
-@click.option("--uses", metavar="N", type=click.IntRange(1, 2**31 - 1), help="How many clients may enrol with it.")
-@click.option("--hours", metavar="HOURS", type=click.FloatRange(0, 1e6, min_open=True), help="How long it is valid.")
-@click.option("--name", metavar="NAME", default="", help="Its purpose, for the list of tokens.")
-@click.option("--output", metavar="FILE", type=PATH, required=True, help="The token's file, which only you can read.")
-def make_token(folder: Path, kind: str, uses: int | None, hours: float | None, name: str, output: Path) -> None:
-    """Make an enrolment or admin token (KIND) for the server with this FOLDER."""
-    from offbeat.service.server import admin
-
-    if uses is not None and kind != "enrolment":
-        raise OffbeatError("--uses is for enrolment tokens: leave it out")
-    # The file comes first, so that the token can be written.
-    try:
-        descriptor = os.open(output, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    except OSError as error:
-        raise OffbeatError(f"cannot write {output}: {error.strerror}: choose another --output") from None
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        try:
-            token = admin.make_token(
-                folder, kind, uses=uses, seconds=None if hours is None else hours * 3600, name=name
-            )
-        except OffbeatError:
-            output.unlink()
-            raise
-        file.write(f"{token}\n")
-    click.echo(f"{output}: a new {kind} token")
-
-
-@click.command(epilog="\b\nExample:\n  offbeat revoke runs/service client-3")
-@click.argument("folder", metavar="FOLDER", type=PATH)
-@click.argument("which", metavar="WHICH")
-def revoke(folder: Path, which: str) -> None:
-    """Revoke a token of the server with this FOLDER.
-
-    WHICH is the token's id as in `offbeat tokens`, or a client such as `client-3`.
-    """
-    from offbeat.service.server import admin
-
-    admin.revoke(folder, which)
-    click.echo(f"{which}: revoked")
-
-
 @click.command(epilog="\b\nExample:\n  offbeat runs runs")
 @click.argument("folder", metavar="FOLDER", type=PATH, default=Path("runs"))
 def runs(folder: Path) -> None:
     """List the servers' folders in FOLDER."""
+    from offbeat.errors import OffbeatError
     from offbeat.service.server import admin
 
-    for run in admin.runs(folder):
+    found = admin.runs(folder)
+    if not found:
+        raise OffbeatError(
+            f"{folder} does not hold a server's folder: start a server, or name the folder above its own"
+        )
+    for run in found:
         state = f"listens, {run.counted:,} updates counted" if run.listens else "does not run"
         click.echo(f"{run.folder}: {run.algorithm}, version {run.version}, {state}")
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from offbeat.client_metrics import columns
 from offbeat.config.experiment_sections import RESERVED, EvaluateSection, metric_name
+from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
-from offbeat.training.training_loss import TRAINING_LOSS
 
 LOSS = "loss"
 

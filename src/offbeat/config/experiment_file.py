@@ -1,6 +1,5 @@
 """Experiment files: all sections, reading, overrides."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,17 +25,18 @@ from offbeat.config.model_sections import ModelSection
 from offbeat.config.population_sections import IntervalsSection, PopulationSection
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.config.section import Section
+from offbeat.config.toml_table import read_table
 from offbeat.config.validation_errors import collected, error_prefix, mistakes, user_error
-from offbeat.errors import OffbeatError
 from offbeat.training.accelerator import Accelerator, Precision, check_device_name, choose_device
+from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
 from offbeat.training.trainers.names import TrainerName
-from offbeat.training.training_loss import TRAINING_LOSS
 
 REPRODUCTION_TABLES = ("reproduction", "panels", "scales", "tuning", "claims")
 """The tables of the files in ``papers/`` that an experiment ignores."""
 
 SectionT = TypeVar("SectionT", bound=Section)
+_MOST_EVALUATIONS = 10_000_000
 FOLDER_NAME = r"^[A-Za-z0-9][\w. +-]*$"
 FolderName = Annotated[str, Field(pattern=FOLDER_NAME)]
 
@@ -86,6 +86,17 @@ class Experiment(Section):
         target = self.evaluate.target
         if target is not None and self.metrics[:1] == ("accuracy",) and not 0 <= target <= 1:
             raise ValueError(f"evaluate.target = {target:g}: an accuracy is between 0 and 1, for instance 0.8")
+        return self
+
+    @model_validator(mode="after")
+    def _check_number_of_evaluations(self) -> "Experiment":
+        every, end = self.evaluate.every_seconds, self.stop.virtual_seconds
+        # A run that ends by versions has no end that is known: one of a second is allowed.
+        if every is not None and (end or 1.0) > _MOST_EVALUATIONS * every:
+            raise ValueError(
+                f"evaluate.every_seconds = {every:g}: is more than {_MOST_EVALUATIONS:,} evaluations "
+                f"{'in a second' if end is None else f'until stop.virtual_seconds = {end:g}'}: choose a longer interval"
+            )
         return self
 
     @model_validator(mode="after")
@@ -238,38 +249,3 @@ def _collect_mistakes_of_algorithms(algorithms: object, context: dict[str, Path]
             table = AlgorithmTable.model_validate(values, context=context)
             with collected(lines), error_prefix(f"algorithms.{label}"):
                 build_algorithm(table.algorithm or label, table.hyper_parameters)
-
-
-def read_table(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a TOML file as an unchecked table; arguments and errors as for ``load``."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise OffbeatError(f"no such file: {path}") from None
-    except OSError as error:
-        raise OffbeatError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise OffbeatError(f"cannot read {path}: it is not UTF-8") from None
-    except (ValueError, RecursionError) as error:  # also a number of thousands of digits, or thousands of brackets
-        raise OffbeatError(f"{path} is not valid TOML: {error}") from None
-    for override in overrides:
-        _override(table, override)
-    return table
-
-
-def _override(table: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
-    *parents, last = key.strip().split(".")
-    if not equals or not all((*parents, last)):
-        raise OffbeatError(f"--set {override}: write it as section.key=value, for instance local.lr=0.1")
-    for parent in parents:
-        below: Any = table.setdefault(parent, {})
-        if not isinstance(below, dict):
-            raise OffbeatError(f"--set {override}: {parent} is a value, not a section")
-        table = below
-    if "\n" in text:
-        raise OffbeatError(f"--set {key}: the value must be one line")
-    try:
-        table[last] = tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):
-        table[last] = text.strip()

@@ -22,8 +22,8 @@ from offbeat.config.section import (
 from offbeat.data.catalogue import DATASETS
 from offbeat.errors import OffbeatError
 from offbeat.training.augmentation import AugmentationName
+from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
-from offbeat.training.training_loss import TRAINING_LOSS
 from offbeat_client.local_plan import Optimizer
 
 Table = dict[str, Any]

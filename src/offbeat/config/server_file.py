@@ -13,7 +13,7 @@ from offbeat.config.algorithm_table import build_algorithm, hyper_parameters_of
 from offbeat.config.client_evaluation import check_not_private, lower_is_better
 from offbeat.config.early_stop import server_early_stop
 from offbeat.config.early_stop_section import EarlyStopSection
-from offbeat.config.experiment_file import metrics_of, read_table
+from offbeat.config.experiment_file import metrics_of
 from offbeat.config.experiment_sections import (
     AlgorithmTable,
     DataSection,
@@ -25,11 +25,12 @@ from offbeat.config.experiment_sections import (
 from offbeat.config.model_sections import ModelSection
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.config.section import Count, Positive, Section, UserPath
+from offbeat.config.toml_table import read_table
 from offbeat.config.validation_errors import error_prefix
 from offbeat.early_stop import EarlyStop
 from offbeat.service.settings import ServerSettings
+from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
-from offbeat.training.training_loss import TRAINING_LOSS
 
 
 class ServiceSection(Section):

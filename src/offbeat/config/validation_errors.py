@@ -1,5 +1,6 @@
 """Errors of pydantic as lines for the user."""
 
+import math
 import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ def short(value: object) -> str:
 
 def reason(error: ErrorDetails) -> str:
     """Return pydantic's message in the words of this project."""
+    if isinstance(error["input"], float) and not math.isfinite(error["input"]):
+        return "must be a finite number"
     return error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
 
 
@@ -112,6 +115,8 @@ def _problem(key: str, error: ErrorDetails) -> str:
             return f"{key} = {short(value)}: names a folder, so it must be made of letters, digits, spaces and . _ + -"
         case "tuple_type":
             return f"{key} = {short(value)}: must be a list"
+        case "too_short" if isinstance(value, dict):
+            return f"{key}: must not be empty"
         case _:
             message = reason(error)
             if not key:

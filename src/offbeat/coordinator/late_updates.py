@@ -25,15 +25,15 @@ class LateUpdates:
                 "always too stale: leave server.max_staleness out"
             )
         self._algorithm = algorithm
-        self._max_staleness = max_staleness
+        self.max_staleness = max_staleness
 
     @property
     def may_refuse(self) -> bool:
         """True if an update may come too late to count."""
-        return self._max_staleness is not None or not self._algorithm.wants_all
+        return self.max_staleness is not None or not self._algorithm.wants_all
 
     def counts(self, assignment: Assignment) -> bool:
         """Return whether the update of an open visit would count now."""
         client, _, version, *_ = assignment
-        is_too_stale = self._max_staleness is not None and self._algorithm.version - version > self._max_staleness
+        is_too_stale = self.max_staleness is not None and self._algorithm.version - version > self.max_staleness
         return not is_too_stale and self._algorithm.wants(client, version)

@@ -7,7 +7,7 @@ from offbeat import units
 from offbeat.client_metrics import CLIENT, STATISTICS, metric_of
 from offbeat.report.metrics import Measure, cost
 from offbeat.runs.directory import Run
-from offbeat.training.training_loss import TRAINING_LOSS
+from offbeat.training.metric_names import TRAINING_LOSS
 
 _Unit = Callable[[float], tuple[float, str]]
 # By cost: its name in a title, the label of its axis, the function that returns its unit.

@@ -84,6 +84,7 @@ def _estimates(row: Row) -> Iterable[tuple[object, ...]]:
         if estimate is not None:
             yield _line(row, name, estimate, measure.interval)
     amounts = {
+        **_to_target(row),
         "seconds_to_target": row.seconds_to_target,
         "updates_to_target": row.updates_to_target,
         "bytes_to_target": row.bytes_to_target,
@@ -106,6 +107,14 @@ def _estimates(row: Row) -> Iterable[tuple[object, ...]]:
         if paired is not None:
             ends = ("" if end is None else end for end in (paired.low, paired.high))
             yield row.label, name, paired.mean, "", *ends, paired.seeds
+
+
+def _to_target(row: Row) -> dict[str, Estimate | None]:
+    """Return how many seeds reached the target, and the median time of all."""
+    if row.target is None:
+        return {}
+    values = {"reached_target": row.reached, "median_seconds_to_target": row.median_to_target}
+    return {name: None if value is None else Estimate(value, None, None, row.seeds) for name, value in values.items()}
 
 
 def _line(

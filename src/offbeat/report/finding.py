@@ -1,5 +1,6 @@
 """Finding of a comparison, in one sentence."""
 
+import math
 from collections.abc import Sequence
 
 from offbeat import units
@@ -31,11 +32,26 @@ def finding(rows: Sequence[Row]) -> str:
 def _who_reached(rows: Sequence[Row]) -> str:
     name = rows[0].measure.at(rows[0].target or 0.0)
     if not any(row.reached for row in rows):
-        return f"No run reached {name}."
+        return f"No run reached {name}; {_ended_best(rows)}."
     if len(rows) == 1 and (time := rows[0].seconds_to_target):
         return f"{rows[0].label} reached {name} after {units.duration(time.mean)} in {_seeds(time.seeds)}."
-    reached = [f"{row.label} in {row.reached} of {_seeds(row.seeds)}" for row in rows]
-    return f"Reached {name}: {', '.join(reached)}."
+    first, *others = sorted(rows, key=lambda row: (-row.reached / row.seeds, _mean_time(row)))
+    sentence = f"{first.label} reached {name} in {first.reached} of {_seeds(first.seeds)}"
+    if first.seconds_to_target:
+        sentence += f", after {units.duration(first.seconds_to_target.mean)} on average"
+    return "; ".join([sentence, *(f"{row.label} in {row.reached} of {row.seeds}" for row in others)]) + "."
+
+
+def _mean_time(row: Row) -> float:
+    return row.seconds_to_target.mean if row.seconds_to_target else math.inf
+
+
+def _ended_best(rows: Sequence[Row]) -> str:
+    """Return which algorithm ended best; those that diverged, NaN, rank last."""
+    sign = 1 if rows[0].measure.higher_is_better else -1
+    ends = {row.label: row.final[row.measure].mean for row in rows}
+    best = max(ends, key=lambda label: -math.inf if math.isnan(ends[label]) else sign * ends[label])
+    return f"{best} ended {'best, ' if len(rows) > 1 else ''}at {rows[0].measure.write(ends[best])}"
 
 
 def _speed(row: Row, speed_up: Paired, baseline: Row, others: int) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from offbeat import units
 from offbeat.errors import OffbeatError
 from offbeat.runs.directory import Run
-from offbeat.training.training_loss import TRAINING_LOSS
+from offbeat.training.metric_names import TRAINING_LOSS
 
 LOSS = "loss"
 # The cost of a run: the columns of its history that are added up.

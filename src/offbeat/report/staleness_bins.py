@@ -17,10 +17,10 @@ _DRAWN_SHARE = 0.99  # of the updates; a few very stale ones would compress the 
 
 @dataclass(frozen=True)
 class Histogram:
-    """The staleness of one label's counted updates."""
+    """The staleness of one label's counted updates; all seeds weigh the same."""
 
     shares: NDArray[np.float64]  # percent of the updates, by bin; empty without counted updates
-    mean: float
+    mean: float  # of the seeds' means
     largest: int
 
 
@@ -37,20 +37,24 @@ class StalenessBins:
 def staleness_bins(runs: Sequence[Run]) -> StalenessBins:
     """Return the histograms of the runs, the seeds of a label together."""
     groups = by_label(runs)
-    stale = {label: np.concatenate([counted_staleness(run.events) for run in group]) for label, group in groups.items()}
-    drawn = max((math.ceil(np.quantile(v, _DRAWN_SHARE)) for v in stale.values() if len(v)), default=0)
+    stale = {label: [counted_staleness(run.events) for run in group] for label, group in groups.items()}
+    together = [values for seeds in stale.values() if len(values := np.concatenate(seeds))]
+    drawn = max((math.ceil(np.quantile(values, _DRAWN_SHARE)) for values in together), default=0)
     width = math.ceil((drawn + 1) / _BINS)
     edges = np.arange(0, drawn + width + 1, width, dtype=np.float64) - 0.5  # bars stand over whole numbers
-    histograms = {label: _histogram(values, edges) for label, values in stale.items()}
+    histograms = {label: _histogram(seeds, edges) for label, seeds in stale.items()}
     note = "staleness (versions made during the visit"
     if width > 1:
-        note += f"; bars of {width}"
+        note += f", {width} in a bar"
     if max(histogram.largest for histogram in histograms.values()) > edges[-1]:
-        note += "; the largest are beyond the edge"
+        note += "; the largest values are not drawn"
     return StalenessBins(edges, width, note + ")", histograms)
 
 
-def _histogram(values: NDArray[np.float64], edges: NDArray[np.float64]) -> Histogram:
-    if not len(values):
+def _histogram(seeds: Sequence[NDArray[np.float64]], edges: NDArray[np.float64]) -> Histogram:
+    counted = [values for values in seeds if len(values)]
+    if not counted:
         return Histogram(np.zeros(0), math.nan, 0)
-    return Histogram(100 * np.histogram(values, edges)[0] / len(values), float(values.mean()), int(values.max()))
+    shares = [100 * np.histogram(values, edges)[0] / len(values) for values in counted]
+    mean = float(np.mean([values.mean() for values in counted]))
+    return Histogram(np.mean(shares, axis=0), mean, int(max(values.max() for values in counted)))

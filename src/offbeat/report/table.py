@@ -117,7 +117,20 @@ def caption(rows: Sequence[Row]) -> str:
     if seeds[-1] > 1:
         number = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
         sentences.append(f"Mean ± half the 95 % confidence interval (Student's t) over {number} seeds.")
+        sentences += _fewer_seeds(rows)
     return "\n".join(filter(None, [" ".join(sentences), *_warnings(rows)]))
+
+
+def _fewer_seeds(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the labels with fewer seeds, or fewer in common with the baseline."""
+    most = max(row.seeds for row in rows)
+    fewer = [f"{row.label} {row.seeds}" for row in rows if row.seeds < most]
+    pairs = [(row.label, row.difference or row.speed_up) for row in rows if row.label != row.baseline]
+    common = [f"{label} {pair.seeds}" for label, pair in pairs if pair and pair.seeds < most]
+    if fewer:
+        yield f"Seeds: {', '.join(fewer)}."
+    if common:
+        yield f"Seeds in common with {rows[0].baseline}: {', '.join(common)}."
 
 
 def _interval_note(rows: Sequence[Row]) -> str:
@@ -142,16 +155,21 @@ class TerminalTable:
             tables = [self._table(slice(*ends)) for ends in pairwise(cuts)]
             if all(Measurement.get(console, unlimited, table).maximum <= options.max_width for table in tables):
                 break
+        else:  # not even one column fits: the names are folded, the values are not
+            tables = [self._table(slice(column, column + 1), is_narrow=True) for column in range(number)]
         yield from tables
         yield Text(self._caption, style="table.caption")
 
-    def _table(self, columns: slice) -> Table:
+    def _table(self, columns: slice, *, is_narrow: bool = False) -> Table:
         table = Table(box=box.SIMPLE, pad_edge=False)
-        table.add_column("", no_wrap=True)
+        table.add_column("", no_wrap=not is_narrow, overflow="fold")
         for column, label in list(enumerate(self._labels))[columns]:
             widest = max(cell_len(line.cells[column]) for group in self._groups for line in group)
             # Text, because rich reads square brackets in a string as markup.
-            table.add_column(Text(label), justify="right", overflow="fold", max_width=max(widest, _LABEL))
+            least = widest if is_narrow else None
+            table.add_column(
+                Text(label), justify="right", overflow="fold", min_width=least, max_width=max(widest, _LABEL)
+            )
         for group in self._groups:
             for line in group:
                 table.add_row(Text(line.name), *line.cells[columns])

@@ -8,8 +8,8 @@
 ``model.safetensors``     the final model, by parameter name
 ``labels.json``           its accuracy on the test examples of each label, where accuracy is measured
 ``versions.json``         versions that the numbers depend on: Python, packages, trainer, threads
-``timing.json``           real seconds, date, machine, commit, and notes such as that a GPU's memory ran out; a file of
-                          its own, because all other files are equal in every run
+``timing.json``           real and processor seconds, date, machine, commit, and notes such as that a GPU's memory
+                          ran out; a file of its own, because all other files are equal in every run
 ========================  ==========================================================================
 
 The folder of an unfinished run ends in ``.unfinished``: its tables are in chunks, its state after the last chunk is in
@@ -32,7 +32,7 @@ from filelock import FileLock, Timeout
 
 from offbeat.errors import OffbeatError
 from offbeat.runs.parquet_chunks import Columns, chunk_paths, read_columns
-from offbeat.training.training_loss import TRAINING_LOSS
+from offbeat.training.metric_names import TRAINING_LOSS
 
 OUTCOMES = ("counted", "unused", "lost")
 
@@ -104,6 +104,7 @@ class Run:
     events: Columns  # the columns of EVENTS; outcome holds strings
     real_seconds: float
     finished: bool = True
+    processor_seconds: float | None = None  # of the process that ran it; None for runs of earlier versions
 
 
 @contextmanager
@@ -149,13 +150,13 @@ def read(path: Path) -> Run:
     finished = is_finished(path)
     # The first checkpoint writes the time and the first chunks.
     has_time = finished or (path / "timing.json").exists()
-    real_seconds = _read(path / "timing.json", _real_seconds) if has_time else 0.0
+    real_seconds, processor_seconds = _read(path / "timing.json", _seconds) if has_time else (0.0, None)
     history = read_history(path, config)
     if finished:
         events = _read(path / "events.parquet", lambda file: read_columns([file]))
     else:
         events = _read(path / "events", lambda file: _read_chunks(file, EVENTS))
-    return Run(path, label, seed, config, history, events, real_seconds, finished)
+    return Run(path, label, seed, config, history, events, real_seconds, finished, processor_seconds)
 
 
 def is_finished(path: Path) -> bool:
@@ -224,8 +225,9 @@ def _metric_names(config: Mapping[str, Any]) -> list[str]:
     return [metric.rpartition(":")[2] for metric in config["evaluate"]["metrics"]]
 
 
-def _real_seconds(path: Path) -> float:
-    return json.loads(path.read_text(encoding="utf-8"))["real_seconds"]
+def _seconds(path: Path) -> tuple[float, float | None]:
+    timing = json.loads(path.read_text(encoding="utf-8"))
+    return timing["real_seconds"], timing.get("processor_seconds")
 
 
 def _read_chunks(path: Path, schema: pa.Schema) -> Columns:

@@ -64,7 +64,7 @@ def carry_out(
 
     ``check`` is called often; an ``InterruptedRunError`` that it raises ends the run, which can then be resumed.
     """
-    began = time.monotonic()
+    began, began_processor = time.monotonic(), time.process_time()
     if task.data and task.data != dataset.fingerprint:
         raise OffbeatError(
             f"{dataset.name} returns other data at each call, so runs cannot be compared: draw its random numbers "
@@ -77,7 +77,8 @@ def carry_out(
             task.experiment, task.label, task.seed, dataset, workers=task.workers, cluster=task.cluster
         )
         stack.enter_context(closing(simulation))
-        recording = _Recording(task, simulation, _open(task, dataset, simulation, on_evaluation), began)
+        writer = _open(task, dataset, simulation, on_evaluation)
+        recording = _Recording(task, simulation, writer, began, began_processor)
         diverged = _simulate(task, recording, on_evaluation, check)
         # A run that is interrupted after its last step finishes; a worker without its parent does not.
         with suppress(InterruptedRunError):
@@ -88,6 +89,7 @@ def carry_out(
             model.named(vector),
             recording.real_seconds,
             simulation.notes,
+            processor_seconds=recording.processor_seconds,
             by_label={} if diverged else simulation.workload.accuracy_by_label(vector),
         )
 
@@ -109,11 +111,14 @@ def _open(
 class _Recording:
     """A simulation and the writer that records it."""
 
-    def __init__(self, task: RunTask, simulation: Simulation, writer: RunWriter, began: float) -> None:
+    def __init__(
+        self, task: RunTask, simulation: Simulation, writer: RunWriter, began: float, began_processor: float
+    ) -> None:
         self.simulation = simulation
         self.writer = writer
         self._task = task
         self._began = began - writer.real_seconds
+        self._began_processor = began_processor - writer.processor_seconds
         self._is_restart_checked = False
 
     @property
@@ -121,13 +126,18 @@ class _Recording:
         """The seconds that the run has taken, including the runs that it continues."""
         return time.monotonic() - self._began
 
+    @property
+    def processor_seconds(self) -> float:
+        """The run's processor time in this process and in those that it continues."""
+        return time.process_time() - self._began_processor
+
     def checkpoint(self) -> None:
         """Save rows and state."""
         # Once, as soon as there is a state: an algorithm that forgets a part of it would give other numbers.
         if not self._is_restart_checked and self.simulation.coordinator.algorithm.version > 0:
             _check_restart(self.simulation, self._task)
             self._is_restart_checked = True
-        self.writer.checkpoint(self.simulation.state_dict(), self.real_seconds)
+        self.writer.checkpoint(self.simulation.state_dict(), self.real_seconds, self.processor_seconds)
 
 
 def _simulate(

@@ -25,7 +25,8 @@ _MAX_ROWS = 100_000  # in memory
 class RunWriter:
     """Writer of one run; ``directory`` lists the files.
 
-    ``real_seconds`` is how long the run took until the checkpoint that it was resumed from; 0 for a new run.
+    ``real_seconds`` and ``processor_seconds`` are what the run took until the checkpoint that it was resumed from; 0
+    for a new run.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class RunWriter:
         self._folder = run_directory.unfinished_path(path)
         self._metrics = tuple(metrics)
         self.real_seconds: float = checkpoint.get("real_seconds", 0.0)
+        self.processor_seconds: float = checkpoint.get("processor_seconds", 0.0)
         schemas = run_directory.table_schemas(config, self._metrics)
         chunks = checkpoint.get("parts", [0] * len(schemas))
         self._tables = {
@@ -92,15 +94,14 @@ class RunWriter:
             with _disk_errors(self._path):
                 self._tables["events"].close_chunk()
 
-    def checkpoint(self, state: Mapping[str, Any], real_seconds: float) -> None:
+    def checkpoint(self, state: Mapping[str, Any], real_seconds: float, processor_seconds: float = 0.0) -> None:
         """Write all rows, and the state."""
         with _disk_errors(self._path):
             self._close_chunks()
             _write(self._folder / "timing.json", _as_json({"real_seconds": real_seconds}))
             chunks = [table.chunks for table in self._tables.values()]
-            write_checkpoint(
-                self._folder / "checkpoint.safetensors", {**state, "parts": chunks, "real_seconds": real_seconds}
-            )
+            seconds = {"real_seconds": real_seconds, "processor_seconds": processor_seconds}
+            write_checkpoint(self._folder / "checkpoint.safetensors", {**state, "parts": chunks, **seconds})
 
     def finish(
         self,
@@ -108,6 +109,7 @@ class RunWriter:
         real_seconds: float,
         notes: Sequence[str] = (),
         *,
+        processor_seconds: float | None = None,
         by_label: Mapping[str, float] | None = None,
     ) -> None:
         """Write the finished run to its path; an earlier run there is removed afterwards.
@@ -127,7 +129,10 @@ class RunWriter:
                 (new / "model.safetensors").write_bytes(save(dict(model)))
                 if by_label:
                     _write(new / "labels.json", _as_json(by_label))
-                timing = {"real_seconds": real_seconds, **provenance(), **({"notes": list(notes)} if notes else {})}
+                timing: dict[str, Any] = {"real_seconds": real_seconds}
+                if processor_seconds is not None:
+                    timing["processor_seconds"] = processor_seconds
+                timing |= {**provenance(), **({"notes": list(notes)} if notes else {})}
                 _write(new / "timing.json", _as_json(timing))
                 for file in new.iterdir():
                     sync_file(file)

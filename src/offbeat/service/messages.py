@@ -1,14 +1,32 @@
 """The admin's JSON bodies, and clients' messages for the coordinator's records."""
 
+import unicodedata
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from offbeat.algorithms.components import Algorithm
 from offbeat.coordinator.calls import Assignment, Receipt, Unknown
 from offbeat.service.client_evaluation.evaluation_round import RoundSummary
 from offbeat.service.engine.privacy_status import PrivacyStatus
+from offbeat.service.tally.listed_client import ListedClient
 from offbeat_client.messages import Answer, PlanMessage, PrivacyMessage, ReceiptMessage, Request, VisitMessage
+from offbeat_client.number_checks import LARGEST_COUNT
+
+_NOT_IN_NAMES = ("Cc", "Cs", "Zl", "Zp")  # categories: control characters, surrogates, ends of lines
+_TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # they reorder the text around them
+
+
+def _check_name(name: str) -> str:
+    if not name.strip():
+        raise ValueError("a name has at least one character that is not a space")
+    if any(unicodedata.category(character) in _NOT_IN_NAMES or character in _TURNS for character in name):
+        raise ValueError("a name has no control characters")
+    return name
+
+
+SiteName = Annotated[str, Field(max_length=100), AfterValidator(_check_name)]
+"""A client's name that an admin chooses; clients may choose others when they enrol."""
 
 
 class NewEnrolmentToken(Request):
@@ -27,9 +45,10 @@ class NewAdminToken(Request):
 
 
 class MadeToken(Answer):
-    """A new enrolment or admin token."""
+    """A new enrolment or admin token, and its id in the list of tokens."""
 
     token: str
+    id: str
 
 
 class ListedToken(Answer):
@@ -49,16 +68,56 @@ class Tokens(Answer):
     tokens: list[ListedToken]
 
 
+class NewName(Request):
+    """Another name for a client."""
+
+    name: SiteName
+
+
+class Extension(Request):
+    """The version at which the run is to end."""
+
+    versions: Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
+
+
+class Paused(Answer):
+    """The state of the run after a pause or its end."""
+
+    paused: bool
+
+
+class Extended(Answer):
+    """The end of the run."""
+
+    stop_versions: int | None
+    finished: bool
+
+
+class ClientPage(Answer):
+    """Some of the clients, in the order of their numbers.
+
+    ``total`` is the number of all clients. ``next`` is for the parameter ``after`` of the request for the next page;
+    null on the last one.
+    """
+
+    total: int
+    clients: list[ListedClient]
+    next: int | None
+
+
 class Status(Answer):
     """The progress of a run."""
 
     algorithm: str
     version: int
+    stop_versions: int | None
     finished: bool
+    paused: bool
     enrolled: int
     clients: int
     waits_for: str | None
     waiting: int
+    at_work: int
     assigned: int
     counted: int
     unused: int

@@ -23,6 +23,7 @@ KINDS: dict[str, int] = {
     "other-upload": 409,
     "stale-share": 409,
     "full": 409,
+    "cannot-extend": 409,
     "length-required": 411,
     "too-large": 413,
     "wrong-range": 416,

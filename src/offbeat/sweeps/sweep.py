@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offbeat.config.experiment_file import Experiment, experiment_of, read_table
+from offbeat.config.experiment_file import Experiment, experiment_of
+from offbeat.config.toml_table import read_table
 from offbeat.runs.directory import lock_folder
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import check_runs, load_data, run_all

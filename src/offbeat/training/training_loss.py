@@ -4,9 +4,8 @@ import torch
 from torch import Tensor
 
 from offbeat.training.evaluation import Evaluator
+from offbeat.training.metric_names import TRAINING_LOSS
 
-TRAINING_LOSS = "training_loss"
-"""The metric's name."""
 EXAMPLES = 10_000
 """The largest number of training examples that it uses."""
 

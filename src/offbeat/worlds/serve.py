@@ -19,7 +19,7 @@ from offbeat.config.server_file import ServerFile
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
 from offbeat.service.engine.privacy_status import PrivacySettings
-from offbeat.service.server.certificates import Certificates, make_certificates
+from offbeat.service.server.certificates import Certificates, check_certificate, make_certificates
 from offbeat.service.server.server import Listening, serve
 from offbeat.service.settings import ServerSettings
 from offbeat.service.store.model_files import Layout
@@ -143,6 +143,7 @@ def _certificates(file: ServerFile) -> Certificates | None:
     if not section.tls:
         return None
     if section.certificate and section.key:
-        own = Path(section.certificate)
-        return Certificates(ca=own, certificate=own, key=Path(section.key))
+        own, key = Path(section.certificate), Path(section.key)
+        check_certificate(own, key)
+        return Certificates(ca=own, certificate=own, key=key)
     return make_certificates(Path(section.folder) / "tls", section.hosts)

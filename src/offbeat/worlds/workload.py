@@ -30,8 +30,8 @@ from offbeat.inputs import map_inputs
 from offbeat.randomness import Purpose, integer
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import LOSSES, METRICS, Objective
-from offbeat.training.training_loss import TRAINING_LOSS
 from offbeat.training.workload import Examples, Workload
 from offbeat.worlds.global_randomness import fixed_randomness
 

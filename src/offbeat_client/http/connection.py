@@ -17,6 +17,7 @@ from offbeat_client.http.tls import tls_problem
 from offbeat_client.messages import Answer, Request
 
 _CONNECT_SECONDS = 10.0
+_NO_PASSWORD = "407"
 
 _Answer = TypeVar("_Answer", bound=Answer)
 
@@ -52,7 +53,7 @@ class Connection:
         self.backoff = backoff or Backoff()
         self._read_seconds = read_seconds
         self._has_answered = False
-        self._http = httpx.Client(verify=_trust(url, ca), timeout=_timeout(read_seconds))
+        self._http = _client(_trust(url, ca), read_seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -116,9 +117,24 @@ class Connection:
                     raise read_refusal(f"{method} {path}", response)
                 yield response
         except httpx.TransportError as error:
+            if isinstance(error, httpx.ProxyError) and str(error).startswith(_NO_PASSWORD):
+                raise OffbeatError(
+                    "the proxy asks for a name and a password: write HTTPS_PROXY=http://NAME:PASSWORD@host:port"
+                ) from None
             if (problem := tls_problem(self.url, error, may_probe=not self._has_answered)) is not None:
                 raise OffbeatError(problem) from None
-            raise UnreachableError(f"{self.url} cannot be reached: {type(error).__name__}: {error}") from error
+            where = f"{self.url} through a proxy" if isinstance(error, httpx.ProxyError) else self.url
+            raise UnreachableError(f"{where} cannot be reached: {type(error).__name__}: {error}") from error
+
+
+def _client(trust: ssl.SSLContext | bool, read_seconds: float) -> httpx.Client:
+    """Return an HTTP client; it calls through the proxy that the environment names."""
+    try:
+        return httpx.Client(verify=trust, timeout=_timeout(read_seconds))
+    except (ValueError, httpx.InvalidURL, ImportError) as error:
+        raise OffbeatError(
+            f"the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be used ({error}): write http://host:port"
+        ) from None
 
 
 def read_answer(response: httpx.Response, answer: type[_Answer]) -> _Answer:

@@ -29,11 +29,13 @@ _RESUMABLE = ("wrong-offset", "upload-in-progress", "wrong-digest")
 class Delivery:
     """The end of an upload.
 
-    ``upload_seconds`` are measured and scaled to an uncompressed update, None unless it was sent in one piece;
-    ``following`` is the answer to a check-in, if there is one; ``audit_head`` is that of the server's audit log.
+    ``staleness`` is None where the server no longer knows it; ``upload_seconds`` are measured and scaled to an
+    uncompressed update, None unless it was sent in one piece; ``following`` is the answer to a check-in, if there is
+    one; ``audit_head`` is that of the server's audit log.
     """
 
     counted: bool
+    staleness: int | None = None
     upload_seconds: float | None = None
     following: CheckedIn | None = None
     audit_head: str | None = None
@@ -53,7 +55,7 @@ def upload(connection: Connection, pending: Pending, body: Path, *, ask_first: b
             if ask:
                 state = read_answer(connection.send("GET", f"/v1/uploads/{pending.visit}"), UploadState)
                 if state.receipt is not None:
-                    return Delivery(bool(state.receipt.counted), audit_head=state.audit_head)
+                    return Delivery(bool(state.receipt.counted), state.receipt.staleness, audit_head=state.audit_head)
                 if state.offset > offset:
                     attempts.progressed()
                 offset = min(state.offset, size)
@@ -63,7 +65,10 @@ def upload(connection: Connection, pending: Pending, body: Path, *, ask_first: b
             if received is not None:
                 seconds = time.perf_counter() - began
                 upload_seconds = None if offset else seconds * uncompressed_bytes(pending.length) / size
-                return Delivery(bool(received.receipt.counted), upload_seconds, received.next, received.audit_head)
+                receipt = received.receipt
+                return Delivery(
+                    bool(receipt.counted), receipt.staleness, upload_seconds, received.next, received.audit_head
+                )
             attempts.failed(UnreachableError(f"the server has not answered the upload of visit {pending.visit}"))
         except UnreachableError as error:
             attempts.failed(error)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from papers.figures.catalogue import find, read_all
+from papers.figures.catalogue import find, read_all, result_of
 from tests.papers.conftest import RESULTS, assert_one_line
 
 THEOREM = """
@@ -59,8 +59,8 @@ def test_each_claim_has_its_verdict_and_a_theorem_is_measured_once(theorem, pape
     code, out, err = papers("paper/theorem9")
     assert (code, err) == (0, "")
     lines = {name: next(line for line in out.splitlines() if name in line) for name in ("falls", "tight", "It holds")}
-    assert lines["falls"].rstrip().endswith("holds")
-    assert lines["tight"].rstrip().endswith("does not hold")
+    assert lines["falls"].rstrip().endswith(" supported")
+    assert lines["tight"].rstrip().endswith("contradicted")
     assert "at most 1 " in lines["It holds"]
     folder = RESULTS / "theorem9-quick"
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
@@ -70,9 +70,9 @@ def test_each_claim_has_its_verdict_and_a_theorem_is_measured_once(theorem, pape
     before = result.stat().st_mtime_ns
     papers("paper/theorem9")
     assert result.stat().st_mtime_ns == before
-    assert "quick: holds" in papers("--list")[1].partition("theorem9")[2]
+    assert "quick: supported" in papers("--list")[1].partition("theorem9")[2]
     theorem.write_text(THEOREM.replace("seeds = 4", "seeds = 5"), encoding="utf-8")
-    assert "quick: holds" not in papers("--list")[1].partition("theorem9")[2]
+    assert "quick: supported" not in papers("--list")[1].partition("theorem9")[2]
     papers("paper/theorem9")
     assert json.loads(result.read_text())["theory"]["seeds"] == 5
 
@@ -91,9 +91,30 @@ def test_theorems_are_listed_with_the_other_figures(theorem):
         ('quantity = "largest_ratio"', 'quantity = "slope"', "a slope needs values above 0"),
         ("seeds = 4", "seeds = 1", "seeds"),
         ("[scales.quick]", "[scales.tiny]", "scales"),
+        ('of = "fedbuff_staleness"', 'of = ["fedbuff_staleness", "fedbuff_steps"]', "did you mean 'fedbuff_staleness'"),
+        (
+            'of = "async_comm_sgd_rounds"',
+            'of = ["async_comm_sgd_rounds", "fedbuff_staleness"]',
+            "a slope is of one sweep",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(theorem, before, after, message):
     assert before in THEOREM
     theorem.write_text(THEOREM.replace(before, after, 1), encoding="utf-8")
     assert_one_line(lambda: find("paper/theorem9", Path("papers")), message)
+
+
+def test_a_ratio_of_several_sweeps_is_that_of_the_most_extreme_point(theorem, papers):
+    several = 'of = ["async_comm_sgd_rounds", "fedbuff_staleness"]'
+    theorem.write_text(THEOREM.replace('of = "fedbuff_staleness"', several), encoding="utf-8")
+    papers("paper/theorem9")
+    points = json.loads((RESULTS / "theorem9-quick" / "points.json").read_text())["points"]
+    rows = [point["row"] for sweep in points.values() for point in sweep]
+    worst = max(rows, key=lambda row: row["measured"] / row["bound"])
+    (figure,) = find("paper/theorem9", Path("papers"))
+    found = result_of(figure, "quick", Path("runs/reproduce")).findings[2]
+    assert found.effect.value == pytest.approx(worst["measured"] / worst["bound"])
+    half_width = worst["half_width"] / worst["bound"] * 1.959964 / 1.96
+    assert found.effect.high - found.effect.value == pytest.approx(half_width)
+    assert (found.n, found.method, found.is_for) == (4, "normal, over the runs", True)

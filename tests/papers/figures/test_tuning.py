@@ -64,7 +64,7 @@ def test_the_best_point_is_run_and_the_page_has_all_points(tuned, papers):
     assert "- for fedasync instead: `mixing_alpha` 1e-09 / 0.5" in page
     assert "- best on average over the run: fedavg: `local.lr` 0.3; fedasync: `mixing_alpha` 0.5" in page
     assert "at the edge of the tried values, beyond which others may be better: fedavg, fedasync\n" in page
-    seconds = sum(run_directory.read(path.parent).real_seconds for path in FIG1.rglob("config.toml"))
+    seconds = sum(run_directory.read(path.parent).processor_seconds for path in FIG1.rglob("config.toml"))
     assert len(list(FIG1.rglob("config.toml"))) == 8  # four tries, four runs
     assert f"{units.duration(seconds)} of one core" in page
     assert "| | time to 30 % | sent until then | accuracy at the end | of the worst client |" in page

@@ -43,14 +43,23 @@ def contents():
 def test_pages_keep_earlier_results(two):
     assert "Removed" not in two
     assert page().index("## Figure 1, quick scale") < page().index("## Figure 2, quick scale")
-    assert page().count("| FedAvg learns something | yes |") == 2
+    assert page().count("All claims are open: fewer than 5 seeds.\n") == 2
+    assert page().count("| FedAvg learns something | it does |\n") == 2
     assert re.search(
-        r"^paper/fig1,quick,Figure 1,FedAvg is perfect,it is,.*,does not hold,0,2,no$", page("claims.csv"), re.M
+        r"^paper,paper/fig1,quick,Figure 1,proxy,FedAvg is perfect,FedAvg is perfect,it is,.*,open,fewer than 5 seeds,"
+        r".*,1 2,[\d.]+ [\d.]+,0.999 0.999,no$",
+        page("claims.csv"),
+        re.M,
     )
-    assert {path.name for path in (PAGES / "images").iterdir()} == {"paper-fig1-quick.png", "paper-fig2-quick.png"}
-    assert "Of 6 claims 4 hold, 2 do not, 0 differ between seeds, 0 are undecided." in page("index.md")
-    assert "Not run yet at the full scale: paper/fig1, paper/fig2.\n" in page("index.md")
-    assert "at the quick scale" not in page("index.md")
+    assert {path.name for path in (PAGES / "images").iterdir()} == {
+        "paper-fig1-quick.png",
+        "paper-fig2-quick.png",
+        "summary-paper.png",
+    }
+    # The two figures have the same claims, which count once.
+    assert "| [A paper](paper.md) | – | 0 / 0 / 0 / 3 | – |" in page("index.md")
+    assert "- full scale: paper/fig1, paper/fig2\n" in page("index.md")
+    assert "- quick scale" not in page("index.md")
 
 
 @pytest.mark.parametrize("arguments", [("paper/fig2", "--jobs", "1"), ()])
@@ -72,9 +81,9 @@ def test_pages_can_be_written_from_the_ledger_alone(two, papers):
 def test_list_shows_the_verdicts_of_the_ledger(two, papers):
     shutil.rmtree("runs")
     _, out, _ = papers("--list", "--pages", str(PAGES))
-    assert re.search(r"paper/fig1 .*FedAvg learns.*quick: holds", out)
-    assert re.search(r"paper/fig2 .*FedAvg learns.*quick: holds", out)
-    assert "holds" not in papers("--list")[1]
+    assert re.search(r"paper/fig1 .*FedAvg learns.*quick: open", out)
+    assert re.search(r"paper/fig2 .*FedAvg learns.*quick: open", out)
+    assert "quick: open" not in papers("--list")[1]
     shutil.copytree(PAGES, "docs/results")
     assert papers("--list")[1] == out
 
@@ -87,14 +96,13 @@ def test_a_record_is_outdated_until_its_figure_is_run_again(two, write, papers, 
     assert code == 0
     assert "Outdated, since their settings or claims have changed: paper/fig1 (quick)\n" in out
     assert (
-        "**Outdated: 1 of 2 figures on this page**, as marked, were measured before their settings or claims changed, "
-        "and are not counted. To measure them again: `python -m papers paper/fig1 --scale quick --pages docs`."
+        "**Outdated: 1 of 2 figures on this page**, as marked, were measured before their settings or claims changed; "
+        "their verdicts are open. To measure them again: `python -m papers paper/fig1 --scale quick --pages docs`."
     ) in page()
     _, first, second = page().split("## Figure ")
     assert "`fig1`: *Outdated.*\n" in first
     assert "utdated" not in second
-    assert "Of 3 claims 2 hold, 1 do not" in page("index.md")
-    assert "| [A paper](paper.md) | 3 | 2 | 1 | 0 | 0 | 3 |" in page("index.md")
+    assert "| [A paper](paper.md) | – | 0 / 0 / 0 / 3 | – |" in page("index.md")
     assert [line.rpartition(",")[2] for line in page("claims.csv").splitlines()[1:]] == ["yes"] * 3 + ["no"] * 3
     _, out, _ = papers("paper/fig1", "--jobs", "1", "--pages", str(PAGES))
     assert "utdated" not in out
@@ -129,7 +137,7 @@ def test_a_figure_without_a_file_is_removed(two, experiments, papers):
     assert code == 0
     assert "Removed, since no file has them: paper/fig1 (quick)\n" in out
     assert "Figure 1" not in page()
-    assert [path.name for path in (PAGES / "images").iterdir()] == ["paper-fig2-quick.png"]
+    assert {path.name for path in (PAGES / "images").iterdir()} == {"paper-fig2-quick.png", "summary-paper.png"}
 
 
 def test_the_page_of_a_paper_without_figures_is_removed(two, experiments, papers):
@@ -139,6 +147,7 @@ def test_the_page_of_a_paper_without_figures_is_removed(two, experiments, papers
         path.unlink()
     papers("other", "--jobs", "1", "--pages", str(PAGES))
     assert {path.name for path in PAGES.glob("*.md")} == {"index.md", "other.md"}
+    assert "summary-paper.png" not in {path.name for path in (PAGES / "images").iterdir()}
 
 
 def test_list_shows_the_last_duration_divided_by_the_cores(two, papers, monkeypatch):
@@ -165,13 +174,40 @@ def test_a_broken_ledger_is_one_line(two, papers, content):
     assert (PAGES / "paper.md").read_bytes() == before
 
 
-def test_a_ledger_of_before_the_numbers_were_kept_can_be_read(two, papers):
+def test_a_ledger_of_votes_can_be_read(two, papers):
     ledger = json.loads(page("ledger.json"))
     for record in ledger:
-        del record["file_figure"], record["file_question"]
-        for finding in record["findings"]:
-            del finding["quantity"], finding["values"]
+        for key in ("file_figure", "file_question", "seeds", "evidence", "published"):
+            del record[key]
+        texts = ("claim", "paper", "ours", "other", "quantity", "values")
+        record["findings"] = [
+            {**{key: finding[key] for key in texts}, "word": "holds", "held": 2, "seeds": 2}
+            for finding in record["findings"]
+        ]
     (PAGES / "ledger.json").write_text(json.dumps(ledger), encoding="utf-8")
     shutil.rmtree("runs")
     assert papers("--pages", str(PAGES))[0] == 0
-    assert page().count("| FedAvg learns something | yes |") == 2
+    assert page().count("All claims are open: not tested.\n") == 2
+    assert json.loads(page("ledger.json"))[0]["findings"][0]["verdict"] == "open"
+
+
+def test_more_seeds_replace_fewer_but_not_the_other_way_round(two, papers):
+    assert papers("paper/fig1", "--jobs", "1", "--seeds", "1", "--pages", str(PAGES))[0] == 0
+    records = {one["name"]: one for one in json.loads(page("ledger.json"))}
+    assert records["paper/fig1"]["seeds"] == [1, 2]
+    _, out, _ = papers("--pages", str(PAGES))
+    assert "Kept as they were, since the ledger has more seeds: paper/fig1 (quick)\n" in out
+    _, out, _ = papers("paper/fig1", "--jobs", "1", "--pages", str(PAGES))
+    assert "1 of 2 runs are finished" not in out
+    assert "Kept" not in out
+
+
+def test_the_ledger_has_the_numbers_of_each_seed(two):
+    (finding,) = [one for one in json.loads(page("ledger.json"))[0]["findings"] if one["claim"] == "FedAvg is perfect"]
+    assert finding["n"] == len(finding["ours_by_seed"]) == 2
+    assert finding["other_by_seed"] == [0.999, 0.999]
+    logs = [ours - 0.999 for ours in finding["ours_by_seed"]]
+    assert finding["effect"]["kind"] == "difference"
+    assert finding["effect"]["value"] == pytest.approx(sum(logs) / 2, rel=1e-4)
+    assert finding["effect"]["allowed"] == [0.0, None]
+    assert finding["processor_seconds"] > 0

@@ -1,16 +1,17 @@
 """Pages made from records; the committed ones are those of the ledger."""
 
 import shutil
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from papers.figures.catalogue import read_all
-from papers.figures.figure_result import FigureRecord, Finding
+from papers.figures.figure_result import FigureRecord
+from papers.figures.finding import Effect, Finding
 from papers.results.ledger import read_ledger, write_ledger
-from papers.results.pages import page_of, write_pages
+from papers.results.pages import write_pages
+from papers.results.paper_page import page_of
 
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "docs" / "results"
@@ -20,27 +21,36 @@ def test_the_committed_pages_are_those_of_the_ledger(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     shutil.copy(RESULTS / "ledger.json", tmp_path)
     write_ledger([], read_all(Path("papers")), tmp_path)
-    written = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
+    written = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir() if path.is_file()}
     assert set(written) == {path.name for path in RESULTS.iterdir()} - {"images", "what_to_use.md"}
     for name, text in written.items():
         committed = (RESULTS / name).read_text(encoding="utf-8")
         assert text.replace(tmp_path.as_posix(), "docs/results") == committed, f"{name}: run `make results`"
+    charts = {path.name for path in (tmp_path / "images").iterdir()}
     figures = {figure for record in read_ledger(tmp_path).values() for figure in record.figures}
-    assert figures == {path.name for path in (RESULTS / "images").iterdir()}
+    assert figures | charts == {path.name for path in (RESULTS / "images").iterdir()}
 
 
-def finding(claim, word, held=0, quantity="time", **values):
-    return Finding(claim, "p", f"time of a: {values.get('a')}", "at most 2", word, held, 3, quantity, values)
+def finding(claim, verdict, quantity="time", **changes):
+    values = changes.pop("values", {})
+    return Finding(claim, "it is", f"time of a: {values.get('a')}", "at most 2", quantity=quantity, values=values,
+                   n=10, verdict=verdict, **changes)  # fmt: skip
 
 
+EFFECT = Effect("ratio", 0.5, 0.4, 0.6, (None, 1.0), "× 0.50 [0.40, 0.60]")
 A = FigureRecord(
     "paper/fig1a", "quick", "f", "papers/paper/fig1.toml", "A paper", "Figure 1 (a)", "Digits. Few.", "the world", 1.0,
-    (finding("c1", "holds", 3, a="1 s", b="2 s"), finding("c2", "does not hold"), finding("c3", "differs", 2, a="1 s")),
-    ("a.png",), None, ("tried 3",), ("Everything.", "At this scale: `x=1`."), "Figure 1", "Digits.",
+    (
+        finding("c1", "supported", values={"a": "1 s", "b": "2 s"}, effect=EFFECT, headline=True, p_holm=0.002),
+        finding("c2", "contradicted", evidence="ours"),
+        finding("c3", "open", values={"a": "1 s"}, obstacle="fewer than 5 seeds"),
+    ),
+    ("a.png", "a-loss.png"), None, ("tried 3",), ("Everything.", "At this scale: `x=1`."), "Figure 1", "Digits.",
+    seeds=tuple(range(11, 21)), published={"time, digits": {"a": "7 s"}},
 )  # fmt: skip
 B = replace(
     A, name="paper/fig1b", figure="Figure 1 (b)", question="Digits. Many.", figures=("b.png",),
-    findings=(finding("c2", "undecided", quantity="bytes", a="3 MB"),),
+    findings=(replace(finding("c2", "not supported", "bytes", values={"a": "3 MB"}), paper="and so"),),
 )  # fmt: skip
 
 
@@ -57,33 +67,61 @@ def page(tmp_path):
 
 def test_the_panels_of_a_file_share_a_table(page):
     text = page(A, B)
-    table = "| claim | fig1a | fig1b |\n| --- | --- | --- |\n| c1 | yes | – |\n| c2 | **no** | open |\n"
-    assert f"{table}| c3 | 2 of 3 | – |\n" in text
-    numbers = "|  |  | a | b |\n| --- | --- | --- | --- |\n| fig1a | time | 1 s | 2 s |\n"
-    assert f"{numbers}| fig1b | bytes | 3 MB | – |\n" in text
-    counts = Counter({"## Figure 1, quick scale": 1, "\nDigits.\n": 1, "`fig1a`: Few.\n": 1, "`fig1b`: Many.\n": 1})
-    counts |= {"- Everything.": 1, "images/a.png": 1, "images/b.png": 1}
-    assert {part: text.count(part) for part in counts} == counts
+    assert "| claim | in the paper | fig1a | fig1b |\n| --- | --- | --- | --- |\n" in text
+    assert "| c1 | it is | supported · × 0.50 [0.40, 0.60] | – |\n" in text
+    assert "| it is; and so | **contradicted** | not supported |\n" in text
+    assert "| c3 | it is | open (fewer than 5 seeds) | – |\n" in text
+    for part in ("## Figure 1, quick scale", "\nDigits.\n", "`fig1a`: Few.\n", "`fig1b`: Many.\n", "- Everything."):
+        assert text.count(part) == 1
+    assert "`python -m papers paper/fig1a paper/fig1b --scale quick --seeds 10` · `papers/paper/fig1.toml`" in text
+    assert "Evidence: **proxy**, unless marked; seeds 11 to 20 (n = 10). the world.\n" in text
+
+
+def test_claims_of_ours_are_marked(page):
+    assert "| c2 *(ours)* | it is | **contradicted** |\n" in page(A)
+    assert "(ours)" not in page(B)
+
+
+def test_the_papers_numbers_stand_below_ours(page):
+    text = page(A, B)
     assert (
-        "`python -m papers paper/fig1a paper/fig1b --scale quick` · `papers/paper/fig1.toml` · 2 min of one core"
+        "|  |  | a | b |\n| --- | --- | --- | --- |\n| fig1a | time | 1 s | 2 s |\n| fig1b | bytes | 3 MB | – |\n"
         in text
     )
-    assert "Of 4 claims 1 hold, 1 do not, 1 differ between seeds, 1 are undecided." in text
+    assert "| paper, time, digits |  | 7 s | – |\n" in text
 
 
-def test_another_scale_has_its_own_section(page):
-    text = page(A, replace(A, scale="full"))
-    assert text.count("| claim | fig1a |\n") == 2
-    assert "## Figure 1, full scale" in text
+def test_all_figures_but_the_first_are_folded(page):
+    shown, _, folded = page(A, B).partition("<summary>More figures</summary>")
+    assert "images/a.png" in shown
+    assert "images/a-loss.png" in folded
+    assert "images/b.png" in folded
 
 
-def test_outdated_claims_are_not_counted(page, tmp_path):
-    text = page(A, B, outdated=[A.key])
-    assert "Of 1 claims 0 hold, 0 do not, 0 differ between seeds, 1 are undecided." in text
-    assert "`fig1a`: Few. *Outdated.*" in text
+def test_classes_of_evidence_are_counted_apart(page, tmp_path):
+    text = page(A, replace(A, name="paper/fig1b", findings=(finding("c1", "not supported"),)))
+    counted = "Proxy: 2 distinct claims, 0 supported, 1 not supported, 0 contradicted, 1 open. "
+    assert f"{counted}Ours: 1 distinct claims, 0 supported, 0 not supported, 1 contradicted, 0 open." in text
     index = (tmp_path / "index.md").read_text(encoding="utf-8")
-    assert "| [A paper](paper.md) | 1 | 0 | 0 | 0 | 1 | 3 |" in index
-    assert "Not run yet at the full scale: paper/fig1a." in index
+    assert "| [A paper](paper.md) | – | 0 / 1 / 0 / 1 | 0 / 0 / 1 / 0 |" in index
+
+
+def test_the_index_has_a_chart_and_the_headlines(page, tmp_path):
+    page(A, B)
+    index = (tmp_path / "index.md").read_text(encoding="utf-8")
+    assert "![Claims of paper](images/summary-paper.png)" in index
+    assert (tmp_path / "images" / "summary-paper.png").exists()
+    assert "| c1 | it is | × 0.50 [0.40, 0.60] | 10 | proxy | supported |\n" in index
+    assert "| c2 |" not in index
+    assert "- full scale: paper/fig1a\n" in index
+    for word in ("supported", "not supported", "contradicted", "open"):
+        assert f"\n| {word} | " in index
+
+
+def test_outdated_figures_are_marked(page):
+    text = page(A, B, outdated=[A.key])
+    assert "`fig1a`: Few. *Outdated.*" in text
+    assert "**Outdated: 1 of 2 figures on this page**" in text
 
 
 def test_a_table_of_all_algorithms_replaces_the_main_numbers(page):
@@ -94,16 +132,23 @@ def test_a_table_of_all_algorithms_replaces_the_main_numbers(page):
 
 def test_the_csv_files_have_everything(page, tmp_path):
     page(A, B)
-    claims = (tmp_path / "claims.csv").read_text(encoding="utf-8").splitlines()
-    assert claims[0] == "figure,scale,title,claim,paper,ours,compared,verdict,held,seeds,outdated"
-    assert claims[1] == "paper/fig1a,quick,Figure 1 (a),c1,p,time of a: 1 s,at most 2,holds,3,3,no"
-    assert len(claims) == 5
+    header, first, *others = (tmp_path / "claims.csv").read_text(encoding="utf-8").splitlines()
+    row = dict(zip(header.split(","), first.replace('"', "").split(","), strict=True))
+    expected = {"effect": "0.5", "low": "0.4", "allowed_high": "1.0", "allowed_low": "", "n": "10", "p_holm": "0.002"}
+    assert {key: row[key] for key in expected} == expected
+    assert (row["verdict"], row["evidence"], row["in_the_paper"], row["outdated"]) == (
+        "supported",
+        "proxy",
+        "it is",
+        "no",
+    )
+    assert len(others) == 3
     settings = (tmp_path / "settings.csv").read_text(encoding="utf-8")
     assert "paper/fig1a,quick,Figure 1 (a),the world,tried 3," in settings
 
 
 def test_the_page_of_one_figure_has_all_its_numbers():
     text = page_of(A)
-    assert "| c1 | p | time of a: 1 s | at most 2 | **holds (3 of 3 seeds)** |" in text
+    assert "| c1 | it is | time of a: 1 s | at most 2 | × 0.50 [0.40, 0.60] | supported |" in text
     assert "![Figure 1 (a)](a.png)" in text
     assert "- tried 3" in text

@@ -1,12 +1,20 @@
+import math
+
 import pytest
 
 from papers.theory.measured_bound import Row
-from papers.theory.sweeps import Point, slope, sweep
+from papers.theory.sweeps import Point, slope_with_error, sweep
 
 
 def test_slope_of_a_power():
     points = [Point(x, Row("c", "s", 3 * x**-1.5, 0.0, 1.0)) for x in (1.0, 10.0, 1000.0)]
-    assert slope(points) == pytest.approx(-1.5)
+    assert slope_with_error(points) == (pytest.approx(-1.5), 0.0)
+
+
+def test_the_error_of_a_slope_is_that_of_the_measured_means():
+    # By hand: between two points p = log(m2 / m1) / log 10, and each logarithm has the error 0.98 / 1.96 / 5 = 0.1.
+    points = [Point(x, Row("c", "s", 5.0, 0.98, 1.0)) for x in (1.0, 10.0)]
+    assert slope_with_error(points) == (pytest.approx(0.0), pytest.approx(0.1 * 2**0.5 / math.log(10)))
 
 
 NUMBERS = {

@@ -38,10 +38,14 @@ class Browser:
 
     def open(self, path, width=1280, dark=False, media=""):
         """Open a page at a width of the window, with a clean log."""
+        self.visit(Path(path).as_uri(), width, dark, media)
+
+    def visit(self, url, width=1280, dark=False, media=""):
+        """Open an address at a width of the window, with a clean log."""
         self.look(width, dark, media)
         self.driver.get_log("browser")
         self.driver.get_log("performance")
-        self.driver.get(Path(path).as_uri())
+        self.driver.get(url)
 
     def look(self, width=1280, dark=False, media=""):
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -77,12 +81,16 @@ class Browser:
         return [url for url in found if url != self.driver.current_url and not url.startswith("data:")]
 
     def saved(self, name):
+        """Wait for a downloaded text file, and return its content."""
+        return self.saved_bytes(name).decode("utf-8")
+
+    def saved_bytes(self, name):
         """Wait for a downloaded file, and return its content."""
         end = time.monotonic() + _DOWNLOAD_SECONDS
         path = self.downloads / name
         while not path.exists() and time.monotonic() < end:
             time.sleep(0.05)
-        content = path.read_text(encoding="utf-8")
+        content = path.read_bytes()
         path.unlink()
         return content
 

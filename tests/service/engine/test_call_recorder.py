@@ -1,9 +1,15 @@
+import math
+from types import SimpleNamespace
+from typing import ClassVar
+
 import pytest
 
-from offbeat.coordinator.calls import Call
+from offbeat.coordinator.calls import Call, Receipt
+from offbeat.service.engine.alarm import Alarm
 from offbeat.service.engine.call_recorder import CallRecorder
 from offbeat.service.store.call_records import DiscardedUpdate
 from offbeat.service.store.segments import Segments
+from offbeat.service.tally.client_tally import ClientTally
 from offbeat.service.updates.update_body import StoredUpdate
 
 
@@ -24,6 +30,20 @@ class Coordinator:
     class algorithm:  # noqa: N801
         version = 9
 
+    def next_lapse(self):
+        return math.inf
+
+    class visits:  # noqa: N801
+        slots: ClassVar = {0, 2}
+
+        @staticmethod
+        def receipt(client, visit):
+            return Receipt(True, 4, False)
+
+        @classmethod
+        def has_slot(cls, client):
+            return client in cls.slots
+
 
 @pytest.fixture
 def log_writer():
@@ -41,12 +61,18 @@ def coordinator():
 
 
 @pytest.fixture
-def calls(coordinator, log_writer, segments):
-    return CallRecorder(coordinator, log_writer, segments)
+def tally():
+    return ClientTally()
+
+
+@pytest.fixture
+def calls(coordinator, log_writer, segments, tally):
+    run = SimpleNamespace(coordinator=coordinator, alarm=Alarm())
+    return CallRecorder(run, log_writer, segments, tally)
 
 
 def receive(update):
-    return Call("receive", {"now": 1.0, "client": 2, "vector": update, "base": None})
+    return Call("receive", {"now": 1.0, "client": 2, "visit": 0, "vector": update, "base": None})
 
 
 def test_calls_get_consecutive_numbers_and_presence_is_not_logged(calls, coordinator, log_writer, caplog):
@@ -70,7 +96,7 @@ def test_a_small_update_is_synced_with_its_record(calls, coordinator, log_writer
     ((record, to_sync),) = log_writer.entries
     assert to_sync is segment
     assert (record.file, record.offset, record.size, record.digest) == ("segment-1", 8, 3, "digest")
-    assert record.arguments == {"now": 1.0, "client": 2}
+    assert record.arguments == {"now": 1.0, "client": 2, "visit": 0}
     assert calls.stored_bytes == 3
     assert segment.path in calls.update_files
 
@@ -86,3 +112,14 @@ def test_of_an_unused_update_only_the_digest_is_logged(calls, coordinator, log_w
     coordinator.record(receive(DiscardedUpdate("digest")))
     ((record, to_sync),) = log_writer.entries
     assert (record.file, record.digest, to_sync, calls.stored_bytes) == (None, "digest", None, 0)
+
+
+def test_the_outcomes_of_visits_are_logged_and_counted(calls, coordinator, log_writer, tally):
+    coordinator.record(Call("assign", {"now": 1.0, "clients": [0, 1, 2]}))
+    coordinator.record(Call("lapse", {"now": 2.0}))
+    coordinator.record(receive(DiscardedUpdate("digest")))
+    outcomes = [record.outcome for record, _ in log_writer.entries]
+    assert outcomes == [None, [1], [True, 4]]
+    assert (tally[1].lost, tally[2].counted, tally[2].staleness_sum) == (1, 1, 4)
+    assert tally.working() == [0]
+    assert tally.number == log_writer.number

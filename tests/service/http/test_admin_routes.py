@@ -16,6 +16,7 @@ def test_the_status_and_the_metrics_count(server):
     expected = {"algorithm": "fedbuff", "version": 0, "finished": False, "enrolled": 2, "clients": 5, "assigned": 2}
     assert expected.items() <= status.items()
     assert (status["counted"], status["unused"], status["lost"], status["waits_for"]) == (1, 0, 0, None)
+    assert status["at_work"] == 1  # docs/concepts/operate.md promises it
     metrics = server.admin.http.get("/metrics").text.splitlines()
     for line in (
         'offbeat_updates_total{outcome="counted"} 1.0',

@@ -41,8 +41,8 @@ def test_the_status_and_the_list_show_the_progress_of_a_run(tmp_path):
     (found,) = runs(folder)
     assert (found.listens, found.version) == (False, 1)
     with pytest.raises(OffbeatError, match="does not answer"):
-        status(folder)
-    with pytest.raises(OffbeatError, match="not the folder of a server"):
+        revoke(folder, "client-3")
+    with pytest.raises(OffbeatError, match="is not a server's folder"):
         status(tmp_path)
 
 

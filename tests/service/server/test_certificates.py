@@ -1,16 +1,19 @@
 import asyncio
 import hashlib
 import ipaddress
+import re
 import ssl
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from offbeat.errors import OffbeatError
 from offbeat.service.server import certificates
 from offbeat.service.server.certificates import Certificates, fingerprint, make_certificates
+from tests.error_line import error_line
 
 HOSTS = ("localhost", "Server.Example", "127.0.0.1", "::1")
 
@@ -189,3 +192,33 @@ def test_the_fingerprint_is_what_openssl_shows(tmp_path: Path) -> None:
     made = make_certificates(tmp_path, HOSTS)
     digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(made.ca.read_text())).hexdigest().upper()
     assert fingerprint(made.ca) == ":".join(digest[place : place + 2] for place in range(0, 64, 2))
+
+
+def test_a_certificate_of_the_users_is_checked(tmp_path, monkeypatch):
+    one, two = (make_certificates(tmp_path / name, ["localhost"]) for name in ("one", "two"))
+    certificates.check_certificate(one.certificate, one.key)
+    key = serialization.load_pem_private_key(one.key.read_bytes(), password=None)
+    encrypted, junk = tmp_path / "encrypted.key", tmp_path / "junk.pem"
+    protection = serialization.BestAvailableEncryption(b"secret")
+    form = serialization.PrivateFormat.PKCS8
+    encrypted.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, protection))
+    junk.write_text("junk")
+    for certificate, key_path, message in (
+        (tmp_path / "none.pem", one.key, "service.certificate: cannot read .*none.pem: No such file"),
+        (one.certificate, tmp_path / "none.key", "service.key: cannot read .*none.key: No such file"),
+        (junk, one.key, "service.certificate: .* does not hold a certificate"),
+        (one.certificate, junk, "service.key: .* does not hold a private key"),
+        (one.certificate, encrypted, "service.key: .* is encrypted: decrypt it"),
+        (one.certificate, two.key, "service.certificate: .*server.pem is not for the key"),
+    ):
+        assert re.search(message, error_line(certificates.check_certificate, certificate, key_path))
+    real = certificates._now()
+    for days in (-3, 500):
+        monkeypatch.setattr(certificates, "_now", lambda days=days: real + timedelta(days=days))
+        line = error_line(certificates.check_certificate, one.certificate, one.key)
+        assert re.search(r"valid from \d{4}-\d\d-\d\d to \d{4}-\d\d-\d\d: renew it", line)
+
+
+def test_a_folder_for_certificates_that_cannot_be_made_is_one_line(tmp_path):
+    (tmp_path / "tls").write_text("not a folder")
+    assert "cannot use the folder" in error_line(make_certificates, tmp_path / "tls", ["localhost"])

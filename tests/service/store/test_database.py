@@ -1,4 +1,3 @@
-import json
 import sqlite3
 from contextlib import closing
 
@@ -22,13 +21,13 @@ def test_a_new_database_waits_for_the_disk_and_can_be_opened_again(tmp_path):
 
 
 def test_a_record_is_a_row(tmp_path):
-    record = LogRecord(1, "receive", {"client": 3}, "segment-1", 8, 40, "digest")
+    record = LogRecord(1, "receive", {"client": 3}, "segment-1", 8, 40, "digest", [True, 2])
     database = open_database(tmp_path / "x.sqlite")
     with database.begin() as connection:
         connection.execute(sa.insert(log), [record.row()])
         (row,) = connection.execute(sa.select(log)).all()
     database.dispose()
-    assert LogRecord(**{**row._mapping, "arguments": json.loads(row.arguments)}) == record
+    assert LogRecord.of_row(row._mapping) == record
 
 
 @pytest.mark.parametrize(("form", "age"), [(SCHEMA - 1, "an earlier"), (SCHEMA + 1, "a newer")])

@@ -1,7 +1,7 @@
 """The part of an algorithm that its author writes, with the defaults."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any, ClassVar, Generic, cast
 
 from torch import Tensor
@@ -140,11 +140,11 @@ class Hooks(Generic[Schedule_co]):
         """
         return None
 
-    def urgent(self) -> Sequence[int]:
+    def urgent(self) -> Collection[int]:
         """Return the clients that should upload a partial update now."""
         return ()
 
-    def cancelled(self) -> Sequence[int]:
+    def cancelled(self) -> Collection[int]:
         """Return the clients at work whose updates are not wanted any more.
 
         They are to stop.

@@ -8,8 +8,8 @@ import tomli_w
 
 from offbeat.cli.demo.demo_run import DemoRun, Say, accuracy_line, dataset_or_digits, demo_run, free_port, server_file
 from offbeat.cli.demo.receipts import receipts
-from offbeat.config.experiment_file import read_table
 from offbeat.config.server_file import load
+from offbeat.config.toml_table import read_table
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.helper.folder import HelperFolder

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from offbeat.helper.store import Store
 
-_RECEIPT = re.compile(r"visit (\d+): counted$", re.MULTILINE)
+_RECEIPT = re.compile(r"visit (\d+): counted\b", re.MULTILINE)
 
 
 class Receipts(NamedTuple):

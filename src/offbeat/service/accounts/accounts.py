@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
@@ -10,7 +11,7 @@ from offbeat.service.accounts.declared_examples import DeclaredExamples
 from offbeat.service.accounts.issued_tokens import IssuedTokens, token_id
 from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.refusal import Refusal
-from offbeat.service.store.database import clients
+from offbeat.service.store.database import client_times, clients
 from offbeat.service.store.log_writer import LogWriter
 from offbeat_client.tokens import looks_like, new_token, token_hash
 
@@ -20,6 +21,16 @@ _REMEDIES: dict[Kind, str] = {
     "admin": "delete admin-token in the server's folder and start the server again, which makes another one",
 }
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
+_UNKNOWN_TIME = 0.0
+
+
+@dataclass(slots=True)
+class Site:
+    """A named client; times are in Unix seconds."""
+
+    name: str
+    enrolled: float | None = None  # None if an earlier version enrolled it
+    revoked: float | None = None  # None: not revoked; 0 if an earlier version revoked it
 
 
 class Accounts:
@@ -27,6 +38,9 @@ class Accounts:
 
     At most ``clients_limit`` clients enrol. A client's token is valid for ``token_seconds``. ``clock`` returns Unix
     seconds.
+
+    Attributes:
+        sites: The clients' names and times, by number.
     """
 
     def __init__(
@@ -47,6 +61,7 @@ class Accounts:
         self._token_seconds = token_seconds
         self._clock = clock
         self._accounts: dict[str, Account] = {}  # by hash
+        self.sites: dict[int, Site] = {}
         self._hashes: dict[int, str | None] = {}  # by client; None: revoked
         self._next_hashes: dict[int, str] = {}  # by client
         self._load(database)
@@ -54,10 +69,14 @@ class Accounts:
     def _load(self, database: sa.Engine) -> None:
         with database.connect() as connection:
             rows = connection.execute(sa.select(clients)).all()
-        for client, _, hashed, expires, next_hash, next_expires, examples in rows:
+            times = {row.client: row for row in connection.execute(sa.select(client_times))}
+        for client, name, hashed, expires, next_hash, next_expires, examples in rows:
             self.examples.set(client, examples)
             self._hashes[client] = hashed
+            enrolled, revoked = (times[client].enrolled, times[client].revoked) if client in times else (None, None)
+            self.sites[client] = site = Site(name, enrolled, revoked)
             if hashed is None:
+                site.revoked = site.revoked or _UNKNOWN_TIME
                 self.examples.revoke(client)
             else:
                 self._accounts[hashed] = Account("client", client, expires=expires)
@@ -145,10 +164,11 @@ class Accounts:
         client, client_token = len(self), client_token or new_token(PREFIXES["client"])
         hashed, expires = self._add(client, client_token)
         self._hashes[client] = hashed
+        self.sites[client] = Site(name, self._clock())
         self.examples.set(client, examples)
         values = {"client": client, "name": name, "token": hashed, "expires": expires, "examples": examples}
-        change = sa.insert(clients).values(values)
-        self.audit.add("client enrolled", change, client=client, name=name, token=token_id(token))
+        changes = sa.insert(clients).values(values), self._times(client)
+        self.audit.add("client enrolled", *changes, client=client, name=name, token=token_id(token))
         return client, client_token, self._token_seconds
 
     def declare(self, client: int, examples: int) -> None:
@@ -177,15 +197,35 @@ class Accounts:
 
     def revoke(self, client: int) -> None:
         """Revoke a client's tokens."""
-        if client not in self._hashes:
-            raise Refusal("no-such-client", f"no client {client} has enrolled")
+        site = self._site(client)
         for hashed in (self._hashes[client], self._next_hashes.pop(client, None)):
             if hashed:
                 self._accounts[hashed].revoked = True
         self._hashes[client] = None
+        if site.revoked is None:
+            site.revoked = self._clock()
         self.examples.revoke(client)
         change = self._change(client, token=None, expires=None, next_token=None, next_expires=None)
-        self.audit.add("client revoked", change, client=client)
+        self.audit.add("client revoked", change, self._times(client), client=client)
+
+    def rename(self, client: int, name: str) -> None:
+        """Give a client another name."""
+        site = self._site(client)
+        self._log_writer.check()
+        if site.name != name:
+            before, site.name = site.name, name
+            self.audit.add("client renamed", self._change(client, name=name), client=client, name=name, before=before)
+
+    def _site(self, client: int) -> Site:
+        if client not in self.sites:
+            raise Refusal("no-such-client", f"no client {client} has enrolled")
+        return self.sites[client]
+
+    def _times(self, client: int) -> sa.Executable:
+        """Return the change of the client's times in the database."""
+        site = self.sites[client]
+        values = {"client": client, "enrolled": site.enrolled, "revoked": site.revoked}
+        return sa.insert(client_times).prefix_with("OR REPLACE").values(values)
 
     def _account(self, token: str) -> Account | None:
         if not any(looks_like(token, prefix) for prefix in PREFIXES.values()):

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from offbeat_client import run
+from offbeat_client import client_run
 from offbeat_client.http.retry import Backoff
 from offbeat_client.visit import Client, Fit, Fitted, Visit
 
@@ -35,7 +35,7 @@ def run_client(
     Models and offsets are float32 on the CPU, and ``fit`` may return tensors of any type on any device. For the rest
     see ``offbeat_client.run_client``.
     """
-    return run.run_client(
+    return client_run.run_client(
         url,
         lambda client: with_arrays(make_client(client)),
         folder,

@@ -1,6 +1,7 @@
 """Evaluations by clients: whom the server asks, and what they have answered."""
 
 import json
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import groupby
@@ -91,6 +92,11 @@ class ClientEvaluations:
         """The version that clients are to evaluate, if there is one."""
         return {self._round.version} if self._round is not None and self._round.asked else set()
 
+    @property
+    def ends(self) -> float:
+        """The latest end of the open round; infinity if there is none."""
+        return self._ends if self.needed_versions else math.inf
+
     def hear(self, client: int, *, can_evaluate: bool) -> None:
         """Record that a client is available, and whether it can evaluate."""
         if can_evaluate:
@@ -152,8 +158,12 @@ class ClientEvaluations:
 
     def pass_time(self) -> None:
         """End the round if it has lasted long enough."""
-        if self.needed_versions and self._now() >= self._ends:
+        if self._now() >= self.ends:
             self.end()
+
+    def wait_again(self) -> None:
+        """Let the clients of the round have all their time again, as after a pause."""
+        self._ends = self._now() + self._settings.wait_seconds
 
     def end(self) -> None:
         """End the round; skip the clients that have not answered."""

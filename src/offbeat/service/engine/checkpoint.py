@@ -10,6 +10,7 @@ from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
 from offbeat.service.engine.engine import Engine
+from offbeat.service.live.run_history import RunHistory
 from offbeat.service.store.numbered_files import numbers_of
 from offbeat.service.store.store import Store
 from offbeat.service.updates.upload_history import UploadHistory, load_history
@@ -21,7 +22,7 @@ _LOG_BYTES = 2**17  # of the reserve, for the log beside a checkpoint and a mode
 class CheckpointWriter:
     """A writer of checkpoints, one at a time, into the store's folder.
 
-    After a checkpoint it deletes the files that the checkpoint covers.
+    After a checkpoint it deletes the files that the checkpoint covers, and saves the counts of clients' visits.
 
     Args:
         folder: The store's folder.
@@ -52,7 +53,7 @@ class CheckpointWriter:
             coordinator = await engine.publisher.aggregate(engine.coordinator.state_dict)
             versions = _needed_versions(engine)
             await engine.publisher.publish()
-            history = engine.history.state_dict()
+            history = {**engine.history.state_dict(), "run_history": engine.run.history.state_dict()}
         # The log is the run's history, so it has to hold all that the checkpoint covers.
         await engine.log_writer.wait_until_durable(on_reserve=True)
         path = _path(self._folder, number)
@@ -61,6 +62,8 @@ class CheckpointWriter:
         await asyncio.to_thread(self._write, path, state, models)
         async with engine.lock:
             self._delete_covered(number, versions)
+            if engine.log_writer.problem is None:
+                engine.log_writer.execute(*engine.tally.statements())
         self.reserve_size = path.stat().st_size + engine.models.path(max(versions)).stat().st_size + _LOG_BYTES
         if engine.disk.problem is None:
             await asyncio.to_thread(engine.disk.keep_reserve, self.reserve_size)
@@ -99,12 +102,14 @@ class LoadedCheckpoint(NamedTuple):
         number: The number of the last record that the checkpoint covers.
         now: Seconds that the run had taken.
         history: Digests and norms of past uploads.
+        run_history: The versions and evaluations so far.
         versions: The versions whose files are complete.
     """
 
     number: int
     now: float
     history: UploadHistory
+    run_history: RunHistory
     versions: list[int]
 
 
@@ -118,14 +123,16 @@ def load_checkpoint(store: Store, coordinator: Coordinator) -> LoadedCheckpoint:
     if not numbers:
         if store.last_number():
             raise OffbeatError(f"{store.folder} is broken: there is no checkpoint; restore a backup")
-        return LoadedCheckpoint(0, 0.0, load_history(coordinator.clients), [])
+        return LoadedCheckpoint(0, 0.0, load_history(coordinator.clients), RunHistory(), [])
     path = _path(store.folder, max(numbers))
     try:
         state = read_checkpoint(path)
         coordinator.load_state_dict(under("coordinator", state))
     except (OffbeatError, LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise OffbeatError(f"{path} is broken, or of another version of Offbeat: restore a backup") from error
-    return LoadedCheckpoint(max(numbers), state["now"], load_history(coordinator.clients, state), state["versions"])
+    history = load_history(coordinator.clients, state)
+    run_history = RunHistory(state.get("run_history"))  # earlier checkpoints have none
+    return LoadedCheckpoint(max(numbers), state["now"], history, run_history, state["versions"])
 
 
 def _path(folder: Path, number: int) -> Path:

@@ -25,6 +25,7 @@ from offbeat.service.store.disk import Disk
 from offbeat.service.store.log_writer import LogWriter
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.store.segments import Segments
+from offbeat.service.tally.client_tally import ClientTally
 from offbeat.service.updates.update_body import Body
 from offbeat.service.updates.update_header import Header
 from offbeat.service.updates.upload_history import UploadHistory
@@ -46,6 +47,7 @@ class Engine:
         segments: Store small updates.
         disk: Handles failures of the disk.
         history: Digests, norms and keys of past uploads.
+        tally: Each client's visits, up to the log's last record.
         shares: The shares of masked updates; None if updates are not masked.
 
     Attributes:
@@ -66,6 +68,7 @@ class Engine:
         segments: Segments,
         disk: Disk,
         history: UploadHistory,
+        tally: ClientTally,
         shares: Shares | None = None,
     ) -> None:
         self.run = run
@@ -74,9 +77,11 @@ class Engine:
         self.models = models
         self.disk = disk
         self.history = history
+        self.tally = tally
         self.lock = asyncio.Lock()
         self.waiting = WaitingClients()
-        self.calls = CallRecorder(run.coordinator, log_writer, segments)
+        self.calls = CallRecorder(run, log_writer, segments, tally)
+        self.calls.observers.append(lambda call: run.history.note(call, run.coordinator))
         self.publisher = VersionPublisher(run.coordinator, models, log_writer, disk)
         self.shares = shares
         self.has_sealed = asyncio.Event()
@@ -96,8 +101,13 @@ class Engine:
         return self.publisher.client_evaluations
 
     def asked_to_evaluate(self, client: int) -> int | None:
-        """Return the version that an idle client is to evaluate; None if there is none."""
-        return None if self.client_evaluations is None else self.client_evaluations.asked(client)
+        """Return the version that an idle client is to evaluate; None if there is none.
+
+        While the run is paused there is none.
+        """
+        if self.client_evaluations is None or self.run.is_paused:
+            return None
+        return self.client_evaluations.asked(client)
 
     async def check_in(self, client: int, wait_seconds: float) -> Assignment | None:
         """Return the client's open visit, or a new one.
@@ -247,6 +257,15 @@ class Engine:
             self.waiting.release(client)
             await self.try_to_assign()
 
+    def free_slots(self) -> None:
+        """Free all slots of a finished run that is extended.
+
+        Clients may have been answered that the updates of these visits do not count, so they get other visits. The
+        caller holds the lock.
+        """
+        for assignment in list(self.coordinator.visits.open_assignments()):
+            self.coordinator.drop(self.run.now, assignment.client, assignment.visit)
+
     async def weigh_clients(self, examples: Sequence[int]) -> None:
         """Begin a run that waits for its clients' examples; do nothing in any other."""
         async with self.lock:
@@ -270,6 +289,7 @@ class Engine:
             self.must_assign = False
         except Refusal:
             self.must_assign = True
+            self.run.alarm.expect(self.run.now)
 
     async def _assign(self) -> None:
         """Give work to waiting clients, if there is any.
@@ -280,14 +300,17 @@ class Engine:
             self.has_sealed.set()
         if self._is_stopping:
             return
-        for client in await self.publisher.evaluate():
+        asked = await self.publisher.evaluate()
+        if asked and self.client_evaluations is not None:
+            self.run.alarm.expect(self.client_evaluations.ends)
+        for client in asked:
             self.waiting.release(client)
             self.coordinator.absent(self.run.now, client)
         if self.run.is_finished:
             await self.publisher.publish()
             self.waiting.release_all()
             return
-        if not self.coordinator.has_work:
+        if self.run.is_paused or not self.coordinator.has_work:
             return
         # Before the assignment, since it may fail.
         await self.publisher.publish()

@@ -7,6 +7,8 @@ from typing import Any
 
 from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop
+from offbeat.service.engine.alarm import Alarm
+from offbeat.service.live.run_history import RunHistory
 
 
 class LiveRun:
@@ -16,8 +18,14 @@ class LiveRun:
         coordinator: The coordinator.
         now: Seconds that the run has taken so far, without the time when no server ran.
         stop_versions: The run ends at this version; infinity for never.
+        is_paused: Whether nobody gets new work.
         early_stop: The end by a metric; None if there is none.
         clock: Monotonic seconds.
+        history: The run's history so far; None for a new run.
+
+    Attributes:
+        alarm: Wakes the timer when something is due earlier than it expects.
+        history: The versions and evaluations so far.
     """
 
     def __init__(
@@ -26,11 +34,16 @@ class LiveRun:
         *,
         now: float = 0.0,
         stop_versions: float = math.inf,
+        is_paused: bool = False,
         early_stop: EarlyStop | None = None,
         clock: Callable[[], float] = time.monotonic,
+        history: RunHistory | None = None,
     ) -> None:
         self.coordinator = coordinator
-        self._stop_versions = stop_versions
+        self.alarm = Alarm()
+        self.history = RunHistory() if history is None else history
+        self.stop_versions = stop_versions
+        self.is_paused = is_paused
         self._early_stop = early_stop
         self._clock = clock
         self._start = clock() - now
@@ -44,12 +57,14 @@ class LiveRun:
     def is_finished(self) -> bool:
         """Return whether the run is over."""
         has_ended_early = self._early_stop is not None and self._early_stop.is_reached
-        return has_ended_early or self.coordinator.algorithm.version >= self._stop_versions
+        return has_ended_early or self.coordinator.algorithm.version >= self.stop_versions
 
     def note_evaluation(self, version: int, values: Mapping[str, Any]) -> None:
         """Take an evaluation of a version, which may end the run."""
+        self.history.note_evaluation(version, values)
         if self._early_stop is not None:
             self._early_stop.note(version, values)
+            self.alarm.ring()
 
     def needed_versions(self) -> set[int]:
         """Return the newest version and those that visits began from and still need."""

@@ -56,6 +56,11 @@ class Metrics:
         """Set the numbers of updates of the whole run, as in the status."""
         self._updates.numbers = {"counted": counted, "unused": unused}
 
+    def refusals_by_kind(self) -> dict[str, int]:
+        """Return the number of refused requests since the server's start, by kind."""
+        samples = (sample for family in self.refusals.collect() for sample in family.samples)
+        return {sample.labels["kind"]: int(sample.value) for sample in samples if sample.name.endswith("_total")}
+
     def set_client_evaluation(self, summary: RoundSummary) -> None:
         """Set the metrics of the last evaluation by clients, which other runs do not have."""
         if self._by_clients is None:

@@ -13,10 +13,12 @@ from offbeat.service.client_evaluation.client_evaluations import ClientEvaluatio
 from offbeat.service.engine.engine import Engine
 from offbeat.service.engine.metrics import Metrics
 from offbeat.service.engine.privacy_status import is_without_clients, privacy_status
+from offbeat.service.engine.run_control import RunControl
 from offbeat.service.engine.update_receiver import UpdateReceiver, UploadRequest
-from offbeat.service.messages import Status, receipt_message, visit_message
+from offbeat.service.messages import ClientPage, Status, receipt_message, visit_message
 from offbeat.service.refusal import Refusal
 from offbeat.service.settings import ServerSettings
+from offbeat.service.tally.listed_client import listed_client
 from offbeat.service.updates.uploads import Uploads
 from offbeat_client import messages
 
@@ -39,6 +41,7 @@ class Service:
 
     Attributes:
         is_ready: Whether requests are served; False once the server stops.
+        control: Pauses, resumes and extends the run.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Service:
         self.accounts = accounts
         self.metrics = Metrics()
         self.is_ready = True
+        self.control = RunControl(engine, accounts.audit)
         self.run_id = run_id
         self._settings = settings
         self._receiver = UpdateReceiver(engine, uploads, accounts, settings.max_update_norm)
@@ -64,11 +68,13 @@ class Service:
             raise Refusal("stopping", "the server is being stopped: try again later", {"Retry-After": "5"})
         client = self.accounts.check(token, "client")
         self._rate.take(client)
+        self.engine.tally.see(client)
         return client
 
     async def enrol(self, token: str | None, enrolment: messages.Enrolment) -> messages.Enrolled:
         """Enrol a client; return its number and token."""
         number, client_token, seconds = self.accounts.enrol(token, enrolment.name, enrolment.token, enrolment.examples)
+        self.engine.tally.see(number)
         await self.weigh_clients()
         return messages.Enrolled(client=number, token=client_token, expires_seconds=seconds)
 
@@ -86,6 +92,17 @@ class Service:
             self.engine.client_evaluations.forget(client)
         await self.weigh_clients()
 
+    def clients(self, after: int, limit: int) -> ClientPage:
+        """Return at most ``limit`` clients whose numbers are above ``after``."""
+        sites, tally = self.accounts.sites, self.engine.tally
+        numbers = range(after + 1, min(after + 1 + limit, len(sites)))
+        listed = [
+            listed_client(number, sites[number].name, sites[number].enrolled, sites[number].revoked, tally[number])
+            for number in numbers
+        ]
+        is_last = after + 1 + limit >= len(sites)
+        return ClientPage(total=len(sites), clients=listed, next=None if is_last else numbers[-1])
+
     async def weigh_clients(self) -> None:
         """Begin a run that waits for its clients' examples, once all are known.
 
@@ -98,6 +115,8 @@ class Service:
     def waits_for(self) -> str | None:
         """Return what is missing before there is work, None if nothing is."""
         coordinator = self.engine.coordinator
+        if self.engine.run.is_paused:
+            return "an admin to resume it"
         if coordinator.waits_for_examples:
             return f"{self.accounts.examples.missing()} of {coordinator.clients} clients to enrol"
         if not self.engine.run.is_finished and is_without_clients(coordinator):
@@ -229,6 +248,12 @@ class Service:
         is_wanted, is_urgent = await self.engine.heartbeat(client, visit)
         return messages.Beat(wanted=is_wanted, lease_seconds=self._settings.lease_seconds, urgent=is_urgent)
 
+    @property
+    def stop_versions(self) -> int | None:
+        """The version at which the run ends; None if there is none."""
+        versions = self.engine.run.stop_versions
+        return None if versions == math.inf else int(versions)
+
     def status(self) -> Status:
         """Return the progress of the run."""
         coordinator, evaluations = self.engine.coordinator, self.engine.publisher.evaluations
@@ -237,11 +262,14 @@ class Service:
         return Status(
             algorithm=coordinator.algorithm.name,
             version=coordinator.algorithm.version,
+            stop_versions=self.stop_versions,
             finished=self.engine.run.is_finished,
+            paused=self.engine.run.is_paused,
             enrolled=len(self.accounts),
             waits_for=self.waits_for(),
             clients=coordinator.clients,
             waiting=len(self.engine.waiting),
+            at_work=statistics.assigned - statistics.counted - statistics.unused - statistics.lost,
             assigned=statistics.assigned,
             counted=statistics.counted,
             unused=statistics.unused,
@@ -260,7 +288,7 @@ class Service:
         status = self.status()
         self.metrics.set_updates(counted=status.counted, unused=status.unused)
         self.metrics.version.set(status.version)
-        self.metrics.in_flight.set(status.assigned - status.counted - status.unused - status.lost)
+        self.metrics.in_flight.set(status.at_work)
         self.metrics.waiting.set(status.waiting)
         self.metrics.enrolled.set(status.enrolled)
         self.metrics.refused_steps.set(status.refused_steps)

@@ -1,8 +1,12 @@
 """The start of an engine: the last checkpoint, and the log's records after it."""
 
 import math
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack, closing
+
+import sqlalchemy as sa
 
 from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop
@@ -14,12 +18,15 @@ from offbeat.service.engine.evaluation import delete_links
 from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.masked.shares import Shares
 from offbeat.service.store.call_records import call_of, vector_of
-from offbeat.service.store.database import LogRecord
+from offbeat.service.store.database import LogRecord, meta
 from offbeat.service.store.disk import Disk
 from offbeat.service.store.log_writer import LogWriter
 from offbeat.service.store.model_files import Layout, ModelFiles
 from offbeat.service.store.segments import Segments
 from offbeat.service.store.store import Store
+from offbeat.service.store.store_keys import EXTENDED_FROM, PAUSED, STOP_VERSIONS
+from offbeat.service.tally.client_tally import ClientTally
+from offbeat.service.tally.stored_tally import read_tally
 from offbeat.service.updates.update_body import StoredUpdate, check_body
 from offbeat.service.updates.uploads import clean_up
 from offbeat.service.updates.usual_norms import norm_unit
@@ -50,7 +57,7 @@ async def open_engine(
         layout: The parameters that make up the model's vector.
         terms: The terms of masked updates; None if updates are not masked.
         client_evaluation: How clients evaluate; None if they do not.
-        stop_versions: The run ends at this version.
+        stop_versions: The run ends at this version, unless an admin has extended it.
         early_stop: The end by a metric; None if there is none.
         clock: Monotonic seconds.
         failed: Called if the disk fails.
@@ -67,21 +74,36 @@ async def open_engine(
     number, now, updates = _replay(store, coordinator, models, loaded)
     coordinator.forget_presence()
     disk = Disk(store.folder / "reserve", failed)
-    run = LiveRun(coordinator, now=now, stop_versions=stop_versions, early_stop=early_stop, clock=clock)
-    log_writer = LogWriter(store.database, number, disk, failed)
+    tally = _tally(store, coordinator)
+    extended_to = int(store.value(STOP_VERSIONS) or 0)
+    run = LiveRun(
+        coordinator,
+        now=now,
+        stop_versions=max(stop_versions, extended_to),
+        is_paused=store.value(PAUSED) == "1",
+        early_stop=early_stop,
+        clock=clock,
+        history=loaded.run_history,
+    )
     shares = None if terms is None else Shares(terms, coordinator, models, loaded.history.keys)
-    engine = Engine(run, log_writer, models, Segments(store.folder / "updates"), disk, loaded.history, shares)
-    for record, update in updates:
-        engine.calls.update_files.add(record, update)
-    clean_up(store.folder, {update.path.name for _, update in updates})
-    if client_evaluation is not None:
-        _resume_evaluations(client_evaluation, store, engine)
-    checkpoints = CheckpointWriter(store.folder, engine)
-    try:
+    async with AsyncExitStack() as unless_started:
+        log_writer = LogWriter(store.database, number, disk, failed)
+        unless_started.push_async_callback(log_writer.close)
+        segments = Segments(store.folder / "updates")
+        engine = Engine(run, log_writer, models, segments, disk, loaded.history, tally, shares)
+        unless_started.push_async_callback(engine.close)
+        for record, update in updates:
+            engine.calls.update_files.add(record, update)
+        if (ended := store.value(EXTENDED_FROM)) is not None:
+            if coordinator.algorithm.version >= max(int(ended), extended_to):
+                engine.free_slots()
+            log_writer.execute(sa.delete(meta).where(meta.c.key == EXTENDED_FROM))
+        clean_up(store.folder, {update.path.name for _, update in updates})
+        if client_evaluation is not None:
+            _resume_evaluations(client_evaluation, store, engine)
+        checkpoints = CheckpointWriter(store.folder, engine)
         await checkpoints.write()
-    except BaseException:
-        await engine.close()
-        raise
+        unless_started.pop_all()
     return engine, checkpoints
 
 
@@ -99,6 +121,18 @@ def _resume_evaluations(settings: ClientEvaluationSettings, store: Store, engine
     )
     if not evaluations.needed_versions <= engine.models.versions() | run.needed_versions():
         evaluations.end()  # nobody had begun to train from the version, so it was not made again
+
+
+def _tally(store: Store, coordinator: Coordinator) -> ClientTally:
+    """Return the counts of each client's visits so far."""
+    try:
+        with closing(sqlite3.connect(store.database_path)) as database:
+            tally = read_tally(database)
+    except (sqlite3.Error, ValueError, LookupError, TypeError) as error:
+        raise OffbeatError(f"{store.database_path} is broken ({error}): restore a backup") from error
+    if tally.misses_losses:
+        tally.lose(client for client in tally.working() if not coordinator.visits.has_slot(client))
+    return tally
 
 
 def _replay(
@@ -137,12 +171,14 @@ def _replay_record(
         models.publish(algorithm.version)
     if record.name != "receive":
         coordinator.replay(call)
+        loaded.run_history.note(call, coordinator)
         opened = vector_of(call)
         return opened if isinstance(opened, StoredUpdate) else None
     client, visit = record.arguments["client"], record.arguments["visit"]
     assignment = coordinator.visits.assignment(client)
     assert assignment is not None
     coordinator.replay(call)
+    loaded.run_history.note(call, coordinator)
     has_counted = coordinator.visits.has_counted(client, visit)
     loaded.history.digests.add(client, visit, record.digest or "", counted=has_counted)
     if (share := call.arguments.get("share")) is not None:

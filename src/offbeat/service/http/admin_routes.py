@@ -4,6 +4,7 @@ from fastapi import FastAPI
 from fastapi.responses import Response
 
 from offbeat.service import messages
+from offbeat.service.accounts.issued_tokens import token_id as id_of
 from offbeat.service.engine.service import Service
 from offbeat.service.http.request_parts import Admin, Number
 
@@ -24,14 +25,14 @@ def add_admin_routes(app: FastAPI, service: Service) -> None:
         """Make a token that lets clients enrol."""
         token = issued.make("enrolment", uses=wanted.uses, seconds=wanted.expires_seconds, name=wanted.name)
         await log_writer.wait_until_durable()
-        return messages.MadeToken(token=token)
+        return messages.MadeToken(token=token, id=id_of(token))
 
     @app.post("/v1/admin-tokens", status_code=201)
     async def make_admin_token(_: Admin, wanted: messages.NewAdminToken) -> messages.MadeToken:
         """Make a token for an admin."""
         token = issued.make("admin", seconds=wanted.expires_seconds, name=wanted.name)
         await log_writer.wait_until_durable()
-        return messages.MadeToken(token=token)
+        return messages.MadeToken(token=token, id=id_of(token))
 
     @app.get("/v1/tokens")
     async def tokens(_: Admin) -> messages.Tokens:

@@ -12,14 +12,17 @@ from offbeat.service.http.admin_routes import add_admin_routes
 from offbeat.service.http.body_limit import BodyLimit, UnreadBody
 from offbeat.service.http.client_routes import add_client_routes
 from offbeat.service.http.connections import Connections, CountedRequests
+from offbeat.service.http.control_routes import add_control_routes
 from offbeat.service.http.error_answers import add_error_answers, refusal_answer
+from offbeat.service.http.live_routes import add_live_routes
 from offbeat.service.http.request_parts import PROBLEMS, authenticate
+from offbeat.service.live.viewers import Viewers
 
 PROTOCOL = "1.6"
 """The protocol's version; ``docs/protocol.md`` says what each one added."""
 
 
-def make_app(service: Service, connections: Connections) -> FastAPI:
+def make_app(service: Service, connections: Connections, viewers: Viewers) -> FastAPI:
     """Return the application of a service over these connections."""
     app = FastAPI(
         title="Offbeat", version=PROTOCOL, docs_url=None, redoc_url=None, redirect_slashes=False, responses=PROBLEMS
@@ -28,6 +31,8 @@ def make_app(service: Service, connections: Connections) -> FastAPI:
     app.state.connections = connections
     add_client_routes(app, service)
     add_admin_routes(app, service)
+    add_control_routes(app, service)
+    add_live_routes(app, service, viewers)
     add_error_answers(app, service)
     app.add_middleware(
         BodyLimit,

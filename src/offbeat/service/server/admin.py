@@ -1,6 +1,10 @@
-"""The admin's requests to a server on this machine, found by its folder."""
+"""The admin's requests to a server on this machine, found by its folder.
+
+If the server does not run, its folder answers requests that only read.
+"""
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,6 +16,7 @@ from urllib.parse import quote
 import httpx
 
 from offbeat.errors import OffbeatError
+from offbeat.service.server import stopped_server
 from offbeat.service.server.addresses import trust
 from offbeat.service.store.numbered_files import numbers_of
 
@@ -27,9 +32,87 @@ class ServerRun:
     listens: bool
 
 
+class NotListeningError(OffbeatError):
+    """A server that does not answer at all."""
+
+
 def status(folder: Path) -> dict[str, Any]:
-    """Return the progress of a server's run."""
-    return _ask(folder, "GET", "/v1/status")
+    """Return the progress of a server's run, also of a stopped one and of a backup."""
+    try:
+        return _ask(folder, "GET", "/v1/status")
+    except NotListeningError:
+        stopped_server.check_stopped(folder)
+        return stopped_server.status(folder)
+
+
+@dataclass(frozen=True)
+class Clients:
+    """The clients of a server, in the order of their numbers, as in ``ListedClient``."""
+
+    listens: bool
+    clients: list[dict[str, Any]]
+
+
+def clients(folder: Path) -> Clients:
+    """Return the clients of a server, also of a stopped one and of a backup."""
+    try:
+        return Clients(True, _listed(folder))
+    except NotListeningError:
+        stopped_server.check_stopped(folder)
+        return Clients(False, stopped_server.clients(folder))
+
+
+def revoke_client(folder: Path, which: str) -> int:
+    """Revoke a client, named by its name or number; return its number."""
+    number = _number(_listed(folder), which)
+    _ask(folder, "DELETE", f"/v1/clients/{number}")
+    return number
+
+
+def rename_client(folder: Path, which: str, name: str) -> int:
+    """Give a client another name; return its number."""
+    number = _number(_listed(folder), which)
+    _ask(folder, "POST", f"/v1/admin/clients/{number}/rename", {"name": name})
+    return number
+
+
+def set_paused(folder: Path, *, is_paused: bool) -> None:
+    """Pause or resume a server's run."""
+    _ask(folder, "POST", "/v1/admin/pause" if is_paused else "/v1/admin/resume")
+
+
+def extend(folder: Path, versions: int) -> dict[str, Any]:
+    """Let a server's run end at a later version; return the answer."""
+    return _ask(folder, "POST", "/v1/admin/extend", {"versions": versions})
+
+
+def _listed(folder: Path) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = []
+    after: int | None = -1
+    while after is not None:
+        query = "" if after < 0 else f"&after={after}"
+        page = _ask(folder, "GET", f"/v1/admin/clients?limit=1000{query}")
+        listed += page["clients"]
+        after = page["next"]
+    return listed
+
+
+def _number(listed: list[dict[str, Any]], which: str) -> int:
+    """Return the number of the client with this name or number.
+
+    ``client-3`` is always the number 3; so it helps where 3 is another client's name.
+    """
+    digits = re.fullmatch(r"client-([0-9]{1,18})", which)
+    if digits is not None:
+        found = {client["client"] for client in listed if client["client"] == int(digits[1])}
+    else:
+        found = {client["client"] for client in listed if which in (client["name"], str(client["client"]))}
+    if not found:
+        raise OffbeatError(f"there is no client {which!r}: offbeat clients lists names and numbers")
+    if len(found) > 1:
+        numbers = ", ".join(f"client-{number}" for number in sorted(found)[:10])
+        raise OffbeatError(f"{which!r} may be several clients: write one of {numbers}")
+    return found.pop()
 
 
 def tokens(folder: Path) -> list[dict[str, Any]]:
@@ -65,8 +148,14 @@ def _ask(folder: Path, method: str, path: str, body: dict[str, Any] | None = Non
             raise OffbeatError(answer.json()["detail"])
         answer.raise_for_status()
         return answer.json() if answer.content else {}
+    except httpx.ConnectError as error:
+        raise NotListeningError(_not_answering(folder, url, error)) from None
     except (httpx.HTTPError, ValueError, LookupError) as error:
-        raise OffbeatError(f"the server of {folder} does not answer at {url}: start it ({error})") from None
+        raise OffbeatError(_not_answering(folder, url, error)) from None
+
+
+def _not_answering(folder: Path, url: str, error: Exception) -> str:
+    return f"the server of {folder} does not answer at {url}: start it ({error})"
 
 
 def runs(folder: Path) -> list[ServerRun]:
@@ -109,7 +198,7 @@ def _run(path: Path) -> ServerRun:
     except (sqlite3.Error, ValueError) as error:
         raise OffbeatError(f"cannot read {path}: {error}") from None
     try:
-        now = status(folder)
+        now = _ask(folder, "GET", "/v1/status")
     except OffbeatError:
         return ServerRun(folder, algorithm, max(numbers_of(folder / "models"), default=0), 0, listens=False)
     return ServerRun(folder, algorithm, now["version"], now["counted"], listens=True)
@@ -119,7 +208,7 @@ def _read(folder: Path, name: str) -> str:
     try:
         return (folder / name).read_text(encoding="ascii").strip()
     except OSError:
-        raise OffbeatError(
+        raise NotListeningError(
             f"{folder} is not the folder of a server that has run: it does not hold {name}; start the server, or name "
             "its service.folder"
         ) from None

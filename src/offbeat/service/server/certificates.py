@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -48,12 +48,52 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
     names = [_name(host) for host in hosts]
     certificates = Certificates(folder / "ca.pem", folder / "server.pem", folder / "server.key")
     for missing in (folder.parent, folder):
-        missing.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            missing.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise OffbeatError(f"cannot use the folder {missing}: {error.strerror}: set service.folder") from None
     if not certificates.ca.exists():
         _write_ca(certificates.ca)
     if not _are_valid(certificates, names):
         _write_server(certificates, names)
     return certificates
+
+
+def check_certificate(path: Path, key_path: Path) -> None:
+    """Check that a certificate of the user's can be used now, with its key.
+
+    Raises:
+        OffbeatError: A file is missing or damaged, the two do not belong together, or the certificate is not valid now.
+    """
+    try:
+        certificate = x509.load_pem_x509_certificates(_read(path, "certificate"))[0]
+    except ValueError:
+        raise OffbeatError(f"service.certificate: {path} does not hold a certificate in PEM format") from None
+    try:
+        key = serialization.load_pem_private_key(_read(key_path, "key"), password=None)
+    except TypeError:
+        raise OffbeatError(
+            f"service.key: {key_path} is encrypted: decrypt it with openssl pkey -in {key_path} -out FILE"
+        ) from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise OffbeatError(f"service.key: {key_path} does not hold a private key in PEM format") from None
+    if certificate.public_key() != key.public_key():
+        raise OffbeatError(
+            f"service.certificate: {path} is not for the key {key_path}: name the certificate's own key; the server's "
+            "certificate comes first in its file"
+        )
+    if not certificate.not_valid_before_utc <= _now() <= certificate.not_valid_after_utc:
+        raise OffbeatError(
+            f"service.certificate: {path} is valid from {certificate.not_valid_before_utc:%Y-%m-%d} to "
+            f"{certificate.not_valid_after_utc:%Y-%m-%d}: renew it, or set this machine's clock"
+        )
+
+
+def _read(path: Path, name: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise OffbeatError(f"service.{name}: cannot read {path}: {error.strerror}") from None
 
 
 def fingerprint(path: Path) -> str:

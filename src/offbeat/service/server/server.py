@@ -13,8 +13,11 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from sqlalchemy import exc
 
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
@@ -31,6 +34,8 @@ from offbeat.service.engine.service import Service
 from offbeat.service.engine.start_up import open_engine
 from offbeat.service.http.app import make_app
 from offbeat.service.http.connections import Connections
+from offbeat.service.live.state import live_state
+from offbeat.service.live.viewers import Viewers
 from offbeat.service.masked.sum_opener import SumOpener
 from offbeat.service.refusal import Refusal
 from offbeat.service.server.addresses import local_host, public_host, write_address
@@ -55,6 +60,7 @@ class Listening:
         enrolment_token: The token in the server's folder.
         service: The service.
         checkpoints: Writes checkpoints.
+        viewers: The viewers of the live page.
     """
 
     url: str
@@ -62,6 +68,7 @@ class Listening:
     enrolment_token: str
     service: Service
     checkpoints: CheckpointWriter
+    viewers: Viewers
 
 
 class _End:
@@ -99,7 +106,7 @@ async def serve(
     At the end the server finishes the requests under way, and writes a checkpoint. The coordinator is a fresh one.
     """
     end, limit = _End(), max_connections(raise_file_limit())
-    with _private_files(), closing(Store(settings.folder)) as store, _disk_errors(store.folder, end):
+    with _private_files(), _disk_errors(settings.folder, end), closing(Store(settings.folder)) as store:
         run_id = store.run_id(settings.config)
         with listen(settings.host, settings.port) as listener:
             engine, checkpoints = await open_engine(
@@ -144,7 +151,13 @@ class _Server:
         self._public_url = f"{scheme}://{public_host(settings.host, settings.hosts)}:{port}"
         per_address = min(settings.connections_per_address or max_connections // 4, max_connections)
         self._connections = Connections(port, per_address)
-        app = make_app(service, self._connections)
+        self._viewers = Viewers(
+            partial(live_state, service, settings),
+            engine.run.history,
+            lambda: engine.run.now,
+            engine.log_writer.wait_until_durable,
+        )
+        app = make_app(service, self._connections, self._viewers)
         self._http = HttpServer(app, listener, settings.certificates, max_connections)
         self._schedule = CheckpointSchedule(
             engine,
@@ -152,6 +165,10 @@ class _Server:
             seconds=settings.checkpoint_seconds,
             max_bytes=max(settings.checkpoint_bytes, _MIN_MODELS * 4 * engine.models.length),
         )
+        self._timer = LeaseTimer(engine)
+        self._opener: SumOpener | None = None
+        if settings.privacy is not None and settings.privacy.helper is not None:
+            self._opener = SumOpener(engine, settings.privacy.helper, settings.folder / "updates")
 
     async def run(
         self, enrolment_token: str, end: _End, ready: Callable[[Listening], None], stop: asyncio.Event
@@ -160,21 +177,24 @@ class _Server:
         serving = asyncio.create_task(self._http.serve())
         tasks: list[asyncio.Task[Any]] = [
             serving,
-            asyncio.create_task(LeaseTimer(self._service.engine).run()),
+            asyncio.create_task(self._timer.run()),
             asyncio.create_task(self._connections.keep_watch()),
             asyncio.create_task(self._schedule.run()),
+            asyncio.create_task(self._viewers.produce()),
             asyncio.create_task(self._service.accounts.audit.flush_regularly()),
             asyncio.create_task(stop.wait()),
         ]
-        if self._settings.privacy is not None and self._settings.privacy.helper is not None:
-            opener = SumOpener(self._service.engine, self._settings.privacy.helper, self._settings.folder / "updates")
-            tasks.append(asyncio.create_task(opener.run()))
+        if self._opener is not None:
+            tasks.append(asyncio.create_task(self._opener.run()))
         for task in tasks:
             task.add_done_callback(lambda task: end.set(None if task.cancelled() else task.exception()))
         try:
             certificates = self._settings.certificates
             write_address(self._settings.folder, self._url, certificates and certificates.certificate)
-            ready(Listening(self._url, self._public_url, enrolment_token, self._service, self._checkpoints))
+            listening = Listening(
+                self._url, self._public_url, enrolment_token, self._service, self._checkpoints, self._viewers
+            )
+            ready(listening)
             await end.wait()
         finally:
             await self._stop(serving, tasks)
@@ -183,6 +203,7 @@ class _Server:
         """Finish the requests under way, end all tasks, and write a checkpoint."""
         self._service.is_ready = False
         self._service.engine.stop()
+        self._viewers.close()
         self._http.stop()
         await asyncio.wait([serving], timeout=_GRACE_SECONDS)
         # Granian's own threads end a moment later, and complain if Python has ended before.
@@ -272,7 +293,11 @@ def _disk_errors(folder: Path, end: _End) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise OffbeatError(f"the server's disk cannot be used: {error.strerror or error}: {folder}") from error
+        raise OffbeatError(
+            f"the server's disk cannot be used: {error.strerror or error}: {error.filename or folder}"
+        ) from error
+    except exc.DatabaseError as error:
+        raise OffbeatError(f"the server's database cannot be used: {error.orig}: {folder}") from error
     except Refusal as refusal:
         error = end.error or refusal
         raise OffbeatError(f"the server's disk cannot be used: {error}: {folder}") from error

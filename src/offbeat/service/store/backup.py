@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
-from offbeat.checkpoint import read_checkpoint
+from offbeat.checkpoint_values import read_values
 from offbeat.errors import OffbeatError
 from offbeat.service.store.numbered_files import numbers_of
 
@@ -47,7 +47,7 @@ def _copy(folder: Path, target: Path) -> int:
         rows = copy.execute("SELECT DISTINCT file FROM log WHERE number > ? AND file IS NOT NULL", (number,))
         files = [Path("updates", name) for (name,) in rows]
         last = copy.execute("SELECT max(number) FROM log").fetchone()[0] or 0
-    files += [Path("models", f"{version}.safetensors") for version in read_checkpoint(target / checkpoint)["versions"]]
+    files += [Path("models", f"{version}.safetensors") for version in read_values(target / checkpoint)["versions"]]
     for file in files:
         shutil.copyfile(folder / file, target / file)
     for file in ("admin-token", "enrolment-token"):

@@ -1,10 +1,11 @@
 """The server's database: its tables, and the records of the log."""
 
 import json
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
@@ -23,7 +24,7 @@ log = sa.Table(
     _metadata,
     sa.Column("number", sa.Integer, primary_key=True),
     sa.Column("name", sa.Text, nullable=False),
-    sa.Column("arguments", sa.Text, nullable=False),  # JSON
+    sa.Column("arguments", sa.Text, nullable=False),  # JSON, with the outcome
     sa.Column("file", sa.Text),  # in updates/; null: the call has no update, or an unused one
     sa.Column("offset", sa.Integer),  # in the file
     sa.Column("size", sa.Integer),
@@ -40,6 +41,28 @@ clients = sa.Table(
     sa.Column("next_token", sa.Text, unique=True),  # replaces the token when it is first used
     sa.Column("next_expires", sa.Float),
     sa.Column("examples", sa.Integer),  # as declared; null: not yet
+)
+
+client_times = sa.Table(  # folders of earlier versions get it when they are opened
+    "client_times",
+    _metadata,
+    sa.Column("client", sa.Integer, primary_key=True),
+    sa.Column("enrolled", sa.Float),  # Unix seconds; null: an earlier version enrolled the client
+    sa.Column("revoked", sa.Float),  # Unix seconds; null: not revoked, or by an earlier version
+)
+
+client_counts = sa.Table(  # folders of earlier versions get it when they are opened
+    "client_counts",
+    _metadata,
+    sa.Column("client", sa.Integer, primary_key=True),
+    sa.Column("visits", sa.Integer, nullable=False),
+    sa.Column("counted", sa.Integer, nullable=False),
+    sa.Column("refused", sa.Integer, nullable=False),
+    sa.Column("lost", sa.Integer, nullable=False),
+    sa.Column("measured", sa.Integer, nullable=False),  # counted updates whose staleness is known
+    sa.Column("staleness_sum", sa.Integer, nullable=False),  # over these
+    sa.Column("state", sa.Text, nullable=False),  # of its latest visit: "closed", "working" or "lapsed"
+    sa.Column("last_seen", sa.Float),  # Unix seconds; null: not seen yet
 )
 
 client_evaluations = sa.Table(
@@ -73,7 +96,11 @@ audit = sa.Table(  # folders of earlier versions get it when they are opened
 
 @dataclass(frozen=True)
 class LogRecord:
-    """A call that changed the coordinator, with the columns of the table ``log``."""
+    """A call that changed the coordinator, with the columns of the table ``log``.
+
+    ``outcome`` is for counts by client: of ``receive`` whether the update counted and its staleness, of ``lapse`` the
+    clients whose visits were lost. Other calls do not have one, nor do records of earlier versions.
+    """
 
     number: int  # 1, 2, …
     name: str
@@ -82,10 +109,19 @@ class LogRecord:
     offset: int | None = None
     size: int | None = None
     digest: str | None = None
+    outcome: list[Any] | None = None
 
     def row(self) -> dict[str, Any]:
         """Return the record as a row of the table."""
-        return {**self.__dict__, "arguments": json.dumps(self.arguments)}
+        outcome = {} if self.outcome is None else {"outcome": self.outcome}
+        values = {name: value for name, value in self.__dict__.items() if name != "outcome"}
+        return {**values, "arguments": json.dumps({**self.arguments, **outcome})}
+
+    @classmethod
+    def of_row(cls, row: Mapping[Any, Any]) -> Self:
+        """Return the record of a row of the table."""
+        arguments = json.loads(row["arguments"])
+        return cls(**{**row, "outcome": arguments.pop("outcome", None), "arguments": arguments})
 
 
 def open_database(path: Path) -> sa.Engine:
@@ -106,8 +142,11 @@ def open_database(path: Path) -> sa.Engine:
                 )
             _metadata.create_all(connection)
             connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA}")
-    except exc.DatabaseError as error:
-        raise OffbeatError(f"cannot use {path}: {error.orig}") from None
+    except BaseException as error:
+        engine.dispose()
+        if isinstance(error, exc.DatabaseError):
+            raise OffbeatError(f"cannot use {path}: {error.orig}") from None
+        raise
     return engine
 
 

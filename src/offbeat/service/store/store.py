@@ -30,6 +30,8 @@ from sqlalchemy import exc
 
 from offbeat.errors import OffbeatError
 from offbeat.service.store.database import LogRecord, log, meta, open_database
+from offbeat.service.store.extension import is_extended, stop_versions, without_versions
+from offbeat.service.store.store_keys import EXTENDED_FROM
 
 _OTHERS = 0o077  # the permissions of all but the owner
 
@@ -44,13 +46,19 @@ class Store:
                 (folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = FileLock(folder / "server.lock")
             self._lock.acquire(timeout=0)
-            _close_to_others(folder)
         except Timeout:
             raise OffbeatError(f"{folder} is in use by another server: stop it, or take another folder") from None
         except OSError as error:
-            raise OffbeatError(f"cannot use the folder {folder}: {error.strerror}") from None
-        self.database_path = folder / "offbeat.sqlite"
-        self.database = open_database(self.database_path)
+            raise _unusable(folder, error) from None
+        try:
+            _close_to_others(folder)
+            self.database_path = folder / "offbeat.sqlite"
+            self.database = open_database(self.database_path)
+        except BaseException as error:
+            self._lock.release()
+            if isinstance(error, OSError):
+                raise _unusable(folder, error) from None
+            raise
 
     def close(self) -> None:
         """Let another server use the folder."""
@@ -59,6 +67,8 @@ class Store:
 
     def run_id(self, config: dict[str, Any]) -> str:
         """Return the folder's run id, a new one if the folder does not hold a run.
+
+        ``stop.versions`` may be larger than before, so that a run is extended.
 
         Raises:
             OffbeatError: The folder holds a run with other settings.
@@ -69,14 +79,28 @@ class Store:
             if "config" not in found:
                 found = {"config": wanted, "run": secrets.token_hex(8)}
                 connection.execute(sa.insert(meta), [{"key": key, "value": value} for key, value in found.items()])
+            elif found["config"] != wanted and is_extended(json.loads(found["config"]), config):
+                connection.execute(sa.update(meta).where(meta.c.key == "config").values(value=wanted))
+                ended = {"key": EXTENDED_FROM, "value": str(stop_versions(json.loads(found["config"])))}
+                connection.execute(sa.insert(meta).prefix_with("OR IGNORE").values(ended))
+                found["config"] = wanted
         if found["config"] != wanted:
             before = json.loads(found["config"])
             keys = sorted(key for key in {*before, *config} if before.get(key) != config.get(key))
+            if keys == ["stop"] and without_versions(before) == without_versions(config):
+                raise OffbeatError(
+                    f"{self.folder} holds a run of {stop_versions(before)} versions: stop.versions may only grow"
+                )
             raise OffbeatError(
                 f"{self.folder} holds a run with other settings ({', '.join(keys)}): take another service.folder, or "
                 "the settings that it was begun with"
             )
         return found.get("run", "")
+
+    def value(self, key: str) -> str | None:
+        """Return a value of the table ``meta``; None if there is none."""
+        with self.database.connect() as connection:
+            return connection.execute(sa.select(meta.c.value).where(meta.c.key == key)).scalar()
 
     def records(self, after: int) -> Iterator[LogRecord]:
         """Yield the log's records with numbers above ``after``, in order."""
@@ -84,8 +108,7 @@ class Store:
         try:
             with self.database.connect() as connection:
                 for row in connection.execution_options(yield_per=1000).execute(query):
-                    values = dict(row._mapping)  # pyright: ignore[reportPrivateUsage]
-                    yield LogRecord(**{**values, "arguments": json.loads(values["arguments"])})
+                    yield LogRecord.of_row(row._mapping)  # pyright: ignore[reportPrivateUsage]
         except (exc.DatabaseError, ValueError) as error:
             raise OffbeatError(f"{self.database_path} is broken ({error}): restore a backup") from error
 
@@ -93,6 +116,10 @@ class Store:
         """Return the number of the log's last record, 0 if the log is empty."""
         with self.database.connect() as connection:
             return connection.execute(sa.select(sa.func.max(log.c.number))).scalar() or 0
+
+
+def _unusable(folder: Path, error: OSError) -> OffbeatError:
+    return OffbeatError(f"cannot use the folder {folder}: {error.strerror}: set service.folder")
 
 
 def _close_to_others(folder: Path) -> None:

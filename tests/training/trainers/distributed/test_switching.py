@@ -8,6 +8,7 @@ from offbeat.training.trainers.distributed.switching import SwitchingTrainer
 from offbeat.training.trainers.trainer import Job, Result, Trainer
 
 PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)
+PATIENCE_SECONDS = 2.0  # the tests' fixture has endless patience
 
 
 class Recording(Trainer):
@@ -40,6 +41,7 @@ def world(monkeypatch):
     """Return a function that makes a trainer, 0.9 s per job before it has processes, and its log."""
     clock, log = [0.0], []
     monkeypatch.setattr(switching.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(switching, "_PATIENCE_SECONDS", PATIENCE_SECONDS)
 
     def make(kind=Recording, seconds=0.9):
         local = Recording("local", log, clock, seconds)

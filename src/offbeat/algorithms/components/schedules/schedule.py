@@ -1,11 +1,39 @@
 """Schedules: clients at work, free slots, and when a buffer may close."""
 
 from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping
+from itertools import takewhile
 from typing import Any
 
 import torch
 
 from offbeat.algorithms.components.component import Component, RunFacts
+
+
+class EarlierStarts(Collection[int]):
+    """The clients at work that began before a version, the earliest first.
+
+    It changes with the schedule. To ask for one client, or whether there is any, takes the same time however many are
+    at work.
+    """
+
+    def __init__(self, versions: Mapping[int, int], version: int) -> None:
+        self._versions = versions  # in the order of their values
+        self._version = version
+
+    def __contains__(self, client: object) -> bool:
+        start = self._versions.get(client)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        return start is not None and start < self._version
+
+    def __iter__(self) -> Iterator[int]:
+        return takewhile(lambda client: self._versions[client] < self._version, self._versions)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        return any(True for _ in self)
 
 
 class Schedule(Component):
@@ -27,8 +55,9 @@ class Schedule(Component):
     def start(self, run: RunFacts) -> None:
         """Begin a run: no client is at work."""
         self.clients = run.clients
-        self._versions: dict[int, int] = {}
-        self._lapsed: set[int] = set()
+        # In the order of assignment, which is that of versions. A plain dict is slow where its first entries go first.
+        self._versions: OrderedDict[int, int] = OrderedDict()
+        self._lapsed: dict[int, int] = {}
 
     @property
     def number(self) -> int | None:
@@ -38,7 +67,7 @@ class Schedule(Component):
     @property
     def at_work(self) -> int:
         """The number of clients at work that have not lapsed."""
-        return len(self._versions) - len(self._lapsed)
+        return len(self._versions)
 
     @abstractmethod
     def slots(self) -> int:
@@ -49,25 +78,29 @@ class Schedule(Component):
         return self.number
 
     def assign(self, client: int, version: int) -> None:
-        """Record that the client works from ``version``; a ``ValueError`` if it may not."""
+        """Record that the client works from ``version``; a ``ValueError`` if it may not.
+
+        No call names an earlier version than the call before.
+        """
+        self._lapsed.pop(client, None)
         self._versions[client] = version
-        self._lapsed.discard(client)
+        self._versions.move_to_end(client)
 
     def wants(self, client: int, version: int) -> bool:
         """Return whether the client's update from ``version`` is expected."""
-        return self._versions.get(client) == version
+        return self._versions.get(client, self._lapsed.get(client)) == version
 
     def hear(self, client: int) -> bool:
         """Record the client's update; return whether the buffer may close now."""
-        del self._versions[client]
-        self._lapsed.discard(client)
+        if self._lapsed.pop(client, None) is None:
+            del self._versions[client]
         return True
 
     def lose(self, client: int, version: int) -> bool:
         """Free the client's slot; return whether the buffer may close now."""
-        if not self.wants(client, version) or client in self._lapsed:
+        if self._versions.get(client) != version:
             return False
-        self._lapsed.add(client)
+        self._lapsed[client] = self._versions.pop(client)
         return True
 
     def tick(self) -> bool:
@@ -80,23 +113,24 @@ class Schedule(Component):
     def open(self) -> None:
         """Open the next round; only where there are rounds."""
 
-    def before(self, version: int) -> list[int]:
+    def before(self, version: int) -> EarlierStarts:
         """Return the clients at work, not lapsed, that began from an earlier version."""
-        return [client for client, start in self._versions.items() if start < version and client not in self._lapsed]
+        return EarlierStarts(self._versions, version)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the clients at work, as three tensors of one length."""
-        clients = list(self._versions)
+        clients, versions = [*self._versions, *self._lapsed], [*self._versions.values(), *self._lapsed.values()]
         return {
             "clients": torch.tensor(clients, dtype=torch.int64),
-            "versions": torch.tensor(list(self._versions.values()), dtype=torch.int64),
+            "versions": torch.tensor(versions, dtype=torch.int64),
             "lapsed": torch.tensor([client in self._lapsed for client in clients], dtype=torch.bool),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        clients = state["clients"].tolist()
-        self._versions = dict(zip(clients, state["versions"].tolist(), strict=True))
-        self._lapsed = {client for client, lapsed in zip(clients, state["lapsed"].tolist(), strict=True) if lapsed}
+        columns = (state[name].tolist() for name in ("clients", "versions", "lapsed"))
+        rows = sorted(zip(*columns, strict=True), key=lambda row: row[1])  # earlier releases had another order
+        self._versions = OrderedDict((client, version) for client, version, is_lapsed in rows if not is_lapsed)
+        self._lapsed = {client: version for client, version, is_lapsed in rows if is_lapsed}
 
 
 class NoSchedule(Schedule):
@@ -123,4 +157,4 @@ class Continuous(Schedule):
         self._places = min(self.concurrency, run.clients)
 
     def slots(self) -> int:
-        return self._places - len(self._versions) + len(self._lapsed)
+        return self._places - self.at_work

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load
 
+from offbeat_client.client_run import run_client
 from offbeat_client.compression import Encoded, decode
 from offbeat_client.errors import GiveUpError, OffbeatError
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.refusal import ServiceError
 from offbeat_client.local_plan import Compression, LocalPlan
 from offbeat_client.messages import CheckedIn
-from offbeat_client.run import run_client
 from offbeat_client.visit import Fitted
 from tests.offbeat_client.conftest import Fault, KilledError
 
@@ -76,7 +76,7 @@ def test_a_life(server, run, model):
 def test_the_client_asks_before_a_large_update(server, run, offer, monkeypatch, excess, asked):
     offer(0)
     run()
-    monkeypatch.setattr("offbeat_client.run.LARGE_BYTES", len(server.bodies[0]) - excess)
+    monkeypatch.setattr("offbeat_client.client_run.LARGE_BYTES", len(server.bodies[0]) - excess)
     server.receipts.clear()
     server.heard.clear()
     offer(0)
@@ -166,7 +166,7 @@ def fail(model, visit):
 @pytest.mark.parametrize(
     ("fit", "message"),
     [
-        (fail, r"^visit 0: the client's fit failed: ZeroDivisionError: mine \(.*test_run"),
+        (fail, r"^visit 0: the client's fit failed: ZeroDivisionError: mine \(.*test_client_run"),
         (lambda model, visit: ({name: tensor + np.nan for name, tensor in model.items()}, 1), "diverged"),
         (lambda model, visit: None, "fit must return"),
         (lambda model, visit: Fitted(model, 1, state="text"), "the state that fit returned must be bytes, got str"),

@@ -24,6 +24,7 @@ from offbeat_client.messages import CheckedIn, CheckInRequest, PrivacyMessage
 from offbeat_client.number_checks import check_count
 from offbeat_client.private_updates import PrivateUpdates, private_updates
 from offbeat_client.probe import probe
+from offbeat_client.progress import Progress
 from offbeat_client.share_upload import upload_share
 from offbeat_client.training import train
 from offbeat_client.update import put_update
@@ -101,6 +102,32 @@ def run_client(
             raise OffbeatError(f"cannot use {folder}: {error.strerror or error}") from error
 
 
+def run(
+    url: str,
+    fit: Client | Fit,
+    folder: Path | str = "client",
+    *,
+    enrolment_token: str | None = None,
+    name: str | None = None,
+    ca: Path | str | None = None,
+    visits: int | None = None,
+) -> int:
+    """Take part in a run with one function, until the run is over.
+
+    ``fit(model, visit)`` maps numpy arrays by parameter name and a ``Visit`` to the trained arrays and the number of
+    examples. For the rest see ``run_client``.
+    """
+    return run_client(
+        url,
+        lambda _: fit,
+        Path(folder),
+        enrolment_token=enrolment_token,
+        name=name,
+        ca=None if ca is None else Path(ca),
+        visits=visits,
+    )
+
+
 def _examples(made: Client | Fit) -> int | None:
     """Return how many examples the user's client holds, None if it does not say."""
     examples: Any = getattr(made, "examples", None)
@@ -157,6 +184,7 @@ class _Participant:
         self._outbox = outbox
         self._private = private
         self._audit_heads = AuditHeads(folder)
+        self._progress = Progress()
         self._next: CheckedIn | None = None  # came with the last receipt
 
     def introduce(self) -> None:
@@ -191,6 +219,7 @@ class _Participant:
             pending = self._work(visit, privacy) if self._accepts(visit, privacy) else None
             return None if pending is None else self._deliver(pending, ask_first=False, is_last=is_last)
         if not self.finished:
+            self._progress.note_idle()
             # Clients that were sent away together should not come back together.
             seconds = check_in.retry_after_seconds or 0.0
             time.sleep(seconds + jitter(seconds / 2))
@@ -240,6 +269,7 @@ class _Participant:
             try:
                 result, seconds = train(visit, model, self._fit, self._outbox)
                 if heartbeat.wanted:
+                    _log.info("visit %d: trained in %.1f s, sending the update", visit.number, seconds)
                     if self._private is not None and privacy is not None:
                         return self._private.put(visit, privacy.divisor, model, result)
                     return put_update(visit, model, result, seconds, self._outbox)
@@ -267,7 +297,7 @@ class _Participant:
         self._outbox.acknowledge(pending, delivery.counted, delivery.upload_seconds)
         if delivery.following is not None:
             self._next, self.finished = delivery.following, delivery.following.finished
-        _log.info("visit %d: %s", pending.visit, "counted" if delivery.counted else "too late to count")
+        self._progress.note_receipt(pending.visit, delivery)
         return delivery.counted
 
     def _upload(self, pending: Pending, *, ask_first: bool, check_in: bool) -> Delivery:

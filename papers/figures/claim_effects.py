@@ -1,0 +1,168 @@
+"""Effects: a claim's two sides seed against seed, and their test."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from offbeat.report.metrics import main_measure
+from offbeat.runs.directory import Run
+from offbeat.runs.settings import by_label
+from papers.figures.finding import LEAST_SEEDS
+from papers.figures.quantities import has_diverged, least_cost_to_target, measure_of, quantity
+from papers.figures.sections import Claim
+from papers.statistics.paired_test import Range, TestedEffect, paired_t, sign_test
+
+_UNKNOWN = Range(-math.inf, math.inf)
+_ABOVE_CHANCE = 0.05  # a model that is not this much better than guessing has learnt too little
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of a panel, and what is known of it."""
+
+    runs: Mapping[str, Sequence[Run]]  # by label, in the order of the seeds
+    edges: Collection[str] = ()  # labels whose tuned values are at the edge of their grid
+
+    @classmethod
+    def of(cls, runs: Sequence[Run], edges: Collection[str] = ()) -> "Group":
+        """Return the group of a panel's runs."""
+        return cls(by_label(runs), edges)
+
+
+@dataclass(frozen=True)
+class ClaimEffect:
+    """A claim's numbers and their test.
+
+    A ratio's pairs, its range and its effect are logarithms.
+    """
+
+    claim: Claim
+    is_ratio: bool
+    ours: Sequence[float]  # the left side for each seed
+    other: Sequence[float]  # the right side for each seed, times the factor
+    pairs: Sequence[Range]  # left less right side, known within bounds
+    allowed: Range
+    tested: TestedEffect | None
+    obstacle: str
+    runs: Sequence[Run]  # of both sides
+
+    @property
+    def bounds(self) -> Range:
+        """The bounds on the effect where some pairs are known within bounds only."""
+        return Range(*(math.fsum(side) / len(self.pairs) for side in zip(*self.pairs, strict=True)))
+
+
+def claim_effects(
+    claims: Sequence[Claim],
+    own: Group,
+    compared: Mapping[str, Group] = MappingProxyType({}),
+    *,
+    chance: float | None = None,
+) -> list[ClaimEffect]:
+    """Test each claim by the runs of its algorithms, seed against seed.
+
+    ``compared`` has the panels that claims compare with, by name; ``chance`` is the accuracy of guessing.
+    """
+    return [_effect(claim, own, compared[claim.than_panel] if claim.than_panel else own, chance) for claim in claims]
+
+
+def _effect(claim: Claim, own: Group, other: Group, chance: float | None) -> ClaimEffect:
+    left = _numbers(claim, own, claim.of, claim.less)
+    if claim.than is None:
+        assert claim.value is not None
+        right = [Range(claim.value, claim.value)] * len(left)
+        if claim.quantity.endswith("_to_target"):
+            # Compared with a number, a run that did not reach the target in its time counts as never reaching it.
+            left = [Range(m.high, m.high) for m in left]
+    else:
+        right = _numbers(claim, other, claim.than, claim.than_less)
+    right = [Range(claim.factor * r.low, claim.factor * r.high) for r in right]
+    is_ratio = _is_ratio(claim, own)
+    pairs = [_minus(_log(m), _log(r)) if is_ratio else _minus(m, r) for m, r in zip(left, right, strict=True)]
+    allowed = {
+        "at most": Range(-math.inf, claim.tolerance),
+        "at least": Range(-claim.tolerance, math.inf),
+        "close to": Range(-claim.tolerance, claim.tolerance),
+    }[claim.relation]
+    sides = [(own, claim.of), (own, claim.less), (other, claim.than), (other, claim.than_less)]
+    labels = [(group, label) for group, label in sides if label is not None]
+    tested, obstacle = _test(pairs, allowed)
+    return ClaimEffect(
+        claim,
+        is_ratio,
+        [m.high for m in left],
+        [r.high for r in right],
+        pairs,
+        allowed,
+        tested,
+        obstacle or _at_chance(labels, chance) or _at_edge(labels),
+        [run for group, label in labels for run in group.runs[label]],
+    )
+
+
+def _test(pairs: Sequence[Range], allowed: Range) -> tuple[TestedEffect | None, str]:
+    """Return the test and why it does not count, if so."""
+    obstacle = f"fewer than {LEAST_SEEDS} seeds" if len(pairs) < LEAST_SEEDS else ""
+    if not all(pair.low == pair.high and math.isfinite(pair.low) for pair in pairs):
+        return sign_test(pairs, allowed), obstacle
+    try:
+        return paired_t([pair.low for pair in pairs], allowed), obstacle
+    except ValueError:
+        return None, obstacle or "all seeds give the same difference"
+
+
+def _at_chance(labels: Sequence[tuple[Group, str]], chance: float | None) -> str:
+    if chance is None:
+        return ""
+    measure = main_measure([run for group, label in labels for run in group.runs[label]])
+    levels = [
+        np.mean([measure.best(run.history[measure.name].astype(np.float64)) for run in group.runs[label]])
+        for group, label in labels
+    ]
+    return f"all stay near {100 * chance:g} %, the accuracy of guessing" if max(levels) < chance + _ABOVE_CHANCE else ""
+
+
+def _at_edge(labels: Sequence[tuple[Group, str]]) -> str:
+    edges = dict.fromkeys(label for group, label in labels if label in group.edges)
+    return f"tuned to the edge of the tried values: {', '.join(edges)}" if edges else ""
+
+
+def _is_ratio(claim: Claim, group: Group) -> bool:
+    """Return whether a claim is about a ratio: of costs, swings or losses.
+
+    With a tolerance, or of differences, it is about a difference.
+    """
+    if claim.less is not None or claim.tolerance:
+        return False
+    is_swing_or_cost = claim.quantity == "swing" or claim.quantity.endswith("_to_target")
+    return is_swing_or_cost or not measure_of(claim, group.runs[claim.of]).is_share
+
+
+def _numbers(claim: Claim, group: Group, of: str, less: str | None) -> list[Range]:
+    """Return an algorithm's quantity for each seed, less that of ``less`` if given."""
+    numbers = [_number(claim, run) for run in group.runs[of]]
+    if less is None:
+        return numbers
+    return [_minus(m, _number(claim, run)) for m, run in zip(numbers, group.runs[less], strict=True)]
+
+
+def _number(claim: Claim, run: Run) -> Range:
+    value = quantity(claim, run)
+    if claim.quantity.endswith("_to_target"):
+        least = least_cost_to_target(claim.quantity.removesuffix("_to_target"), run) if value == math.inf else value
+        return Range(least, value)
+    if claim.quantity == "after_updates" and math.isnan(value) and not has_diverged(run):
+        return _UNKNOWN  # the run has fewer updates
+    return Range(value, value) if math.isfinite(value) else _UNKNOWN  # it diverged
+
+
+def _minus(left: Range, right: Range) -> Range:
+    low, high = left.low - right.high, left.high - right.low
+    return _UNKNOWN if math.isnan(low) or math.isnan(high) else Range(low, high)
+
+
+def _log(number: Range) -> Range:
+    return Range(*(math.log(value) if value > 0 else -math.inf for value in number))

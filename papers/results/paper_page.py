@@ -1,0 +1,216 @@
+"""The page of a paper: figures, claims and numbers of each file and scale."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from offbeat import units
+from papers.figures.figure_result import FigureRecord, Key, seeds_option
+from papers.figures.finding import Finding
+from papers.results.csv_files import CLAIMS, SETTINGS
+from papers.results.markdown import folded, table
+from papers.results.statements import EVIDENCE, WORDS, counts, statements_of
+
+CLASS_NAMES = {"paper": "paper's setting", "proxy": "proxy", "ours": "ours"}
+
+
+def paper_page(records: Sequence[FigureRecord], outdated: Collection[Key], images: str, folder: Path) -> str:
+    """Return the page of a paper's records."""
+    files: dict[tuple[str, str], list[FigureRecord]] = {}
+    for one in records:
+        files.setdefault((one.file, one.scale), []).append(one)
+    lines = [
+        f"# {records[0].paper}\n",
+        f"{summary(records, outdated)}\n",
+        "A cell has the verdict, then our effect with its 95 % interval: `×` is the ratio of the two sides, points are "
+        "their difference. Above each table stand its class of evidence and the seeds. [The index](index.md) defines "
+        f"the words; [{CLAIMS}]({CLAIMS}) has each claim with p-values, cost and the numbers of each seed, "
+        f"[{SETTINGS}]({SETTINGS}) settings and tuning.\n",
+    ]
+    if old := [one for one in records if one.key in outdated]:
+        lines.append(_update_note(old, len(records), folder))
+    for group in files.values():
+        lines += _file_section(group, outdated, images)
+    return "\n".join(lines)
+
+
+def page_of(record: FigureRecord) -> str:
+    """Return the page of a single figure, for the folder of its pictures."""
+    lines = [
+        f"## {record.figure}, {record.scale} scale\n",
+        f"{record.question}\n",
+        *(f"![{record.figure}]({figure})\n" for figure in record.figures),
+        *((record.table, "") if record.table else ()),
+        *table(
+            ("claim", "in the paper", "ours", "", "effect", "verdict"),
+            (
+                (one.claim, one.paper, one.ours, one.other, effect_text(one), verdict_text(one))
+                for one in record.findings
+            ),
+        ),
+        "The p-values behind the verdicts are corrected among the claims of this figure alone.\n",
+        f"{record.world}.\n",
+    ]
+    if record.tuned:
+        lines += ["Tuning:\n", *(f"- {line}" for line in record.tuned), ""]
+    return "\n".join([*lines, *_differences([record]), _command([record])])
+
+
+def summary(records: Sequence[FigureRecord], outdated: Collection[Key]) -> str:
+    """Return the numbers of distinct statements, by class of evidence and verdict."""
+    statements = statements_of(records, outdated)
+    sentences: list[str] = []
+    for evidence in EVIDENCE:
+        found = counts(statements, evidence)
+        if found:
+            words = ", ".join(f"{found[word]} {word}" for word in WORDS)
+            sentences.append(f"{CLASS_NAMES[evidence].capitalize()}: {found.total()} distinct claims, {words}.")
+    return " ".join(sentences)
+
+
+def effect_text(finding: Finding) -> str:
+    """Return the effect in words, or – without one."""
+    return finding.effect.text if finding.effect is not None and finding.effect.text else "–"
+
+
+def verdict_text(finding: Finding) -> str:
+    """Return the verdict; the obstacle in parentheses if it is open."""
+    return f"open ({finding.obstacle})" if finding.verdict == "open" and finding.obstacle else finding.verdict
+
+
+def _file_section(records: Sequence[FigureRecord], outdated: Collection[Key], images: str) -> list[str]:
+    """Return the section on the figures of one file at one scale."""
+    first = records[0]
+    lines = [f"## {first.file_figure or first.figure}, {first.scale} scale\n"]
+    lines += [f"{first.file_question}\n"] if first.file_question else []
+    pictures: list[str] = []
+    for number, one in enumerate(records):
+        question = one.question.removeprefix(one.file_question).strip()
+        mark = " *Outdated.*" if one.key in outdated else ""
+        if question or mark:
+            lines.append(f"`{_panel(one)}`: {question}{mark}".replace(":  *", ": *") + "\n")
+        drawn = [f"![{one.figure}]({images}/{figure})\n" for figure in one.figures]
+        shown = 0 if number else 1
+        lines += drawn[:shown]
+        pictures += drawn[shown:]
+        lines += [one.table, ""] if one.table else []
+    lines += folded("More figures", pictures)
+    lines.append(_evidence_line(records))
+    reasons = _reasons(records, outdated)
+    lines += [f"All claims are open: {', '.join(reasons)}.\n"] if reasons else []
+    if reasons == ["outdated"]:
+        claims = dict.fromkeys(finding.claim for one in records for finding in one.findings)
+        lines.append(f"{'. '.join(claims)}.\n")
+    else:
+        lines += _claims_table(records, has_cells=not reasons)
+    lines += _numbers_table(records) if reasons != ["outdated"] else []
+    return [*lines, *folded("Different from the paper", _differences(records)[1:]), _command(records)]
+
+
+def _evidence_line(records: Sequence[FigureRecord]) -> str:
+    first = records[0]
+    samples: dict[str, list[str]] = {}
+    for one in records:
+        sample = f"seeds {_spans(one.seeds)} (n = {len(one.seeds)})" if one.seeds else f"n = {one.findings[0].n}"
+        samples.setdefault(sample, []).append(_panel(one))
+    words = "; ".join(
+        f"{', '.join(panels)}: {sample}" if len(samples) > 1 else sample for sample, panels in samples.items()
+    )
+    return f"Evidence: **{CLASS_NAMES[first.evidence]}**, unless marked; {words}. {first.world}.\n"
+
+
+def _spans(seeds: Sequence[int]) -> str:
+    return f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
+
+
+def _panel(record: FigureRecord) -> str:
+    return record.name.rpartition("/")[2]
+
+
+def _reasons(records: Sequence[FigureRecord], outdated: Collection[Key]) -> list[str]:
+    """Return why all claims of records are open; nothing if any is not."""
+    reasons: dict[str, None] = {}
+    for one in records:
+        for finding in one.findings:
+            if finding.verdict != "open":
+                return []
+            reasons["outdated" if one.key in outdated else finding.obstacle or "not tested"] = None
+    return list(reasons)
+
+
+def _claims_table(records: Sequence[FigureRecord], *, has_cells: bool) -> list[str]:
+    """Return the table of claims; without cells where the verdict is the same for all."""
+    panels = records if has_cells else ()
+    cells = [{finding.claim: _cell(finding) for finding in one.findings} for one in panels]
+    papers: dict[str, dict[str, None]] = {}
+    own: dict[str, str] = {}
+    for one in records:
+        for finding in one.findings:
+            papers.setdefault(finding.claim, {})[finding.paper] = None
+            own[finding.claim] = " *(ours)*" if finding.evidence == "ours" and one.evidence != "ours" else ""
+    return table(
+        ("claim", "in the paper", *map(_panel, panels)),
+        (
+            (f"{claim}{own[claim]}", "; ".join(texts), *(panel.get(claim, "–") for panel in cells))
+            for claim, texts in papers.items()
+        ),
+    )
+
+
+def _cell(finding: Finding) -> str:
+    effect, verdict = effect_text(finding), verdict_text(finding)
+    word = f"**{verdict}**" if verdict == "contradicted" else verdict
+    return f"{word} · {effect}" if effect != "–" else word
+
+
+def _numbers_table(records: Sequence[FigureRecord]) -> list[str]:
+    """Return our numbers on the quantity of most claims, and the paper's below."""
+    numbers = [(_panel(one), *_main_numbers(one)) for one in records if not one.table]
+    published = {(f"paper, {quantity}", ""): values for one in records for quantity, values in one.published.items()}
+    rows = {(panel, quantity): values for panel, quantity, values in numbers} | published
+    labels = list(dict.fromkeys(label for values in rows.values() for label in values))
+    if not labels:
+        return []
+    return table(
+        ("", "", *labels), ((*names, *(values.get(label, "–") for label in labels)) for names, values in rows.items())
+    )
+
+
+def _main_numbers(record: FigureRecord) -> tuple[str, dict[str, str]]:
+    """Return the quantity that most claims are about, and its values by algorithm."""
+    found = Counter(finding.quantity for finding in record.findings if finding.values)
+    if not found:
+        return "", {}
+    quantity = found.most_common(1)[0][0]
+    values = [finding.values for finding in record.findings if finding.quantity == quantity]
+    return quantity, {label: value for one in values for label, value in one.items()}
+
+
+def _differences(records: Sequence[FigureRecord]) -> list[str]:
+    """Return the differences from the paper, each once."""
+    lines = dict.fromkeys(line for one in records for line in one.differs)
+    return ["Different from the paper:\n", *(f"- {line}" for line in lines), ""] if lines else []
+
+
+def _command(records: Sequence[FigureRecord]) -> str:
+    """Return the command that measures figures of one file and scale, and its time."""
+    duration = units.duration(60 * sum(one.minutes for one in records))
+    names = " ".join(one.name for one in records)
+    option = seeds_option(max(len(one.seeds) for one in records))
+    command = f"python -m papers {names} --scale {records[0].scale}{option}"
+    return f"`{command}` · `{records[0].file}` · {duration} of one core\n"
+
+
+def _update_note(records: Sequence[FigureRecord], figures: int, folder: Path) -> str:
+    """Return the note on outdated figures, with the commands that measure them again."""
+    names: dict[str, list[str]] = {}
+    for one in records:
+        names.setdefault(one.scale, []).append(one.name)
+    commands = ", ".join(
+        f"`python -m papers {' '.join(group)} --scale {scale} --pages {folder.as_posix()}`"
+        for scale, group in names.items()
+    )
+    return (
+        f"**Outdated: {len(records)} of {figures} figures on this page**, as marked, were measured before their "
+        f"settings or claims changed; their verdicts are open. To measure them again: {commands}.\n"
+    )

@@ -1,0 +1,1 @@
+"""Tests of claims over the seeds."""

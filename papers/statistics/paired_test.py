@@ -1,0 +1,114 @@
+"""Tests of effects, measured once per seed, against an allowed range."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from scipy.special import bdtrc, ndtr, ndtri, stdtr, stdtrit
+
+from offbeat.report.confidence_interval import estimate
+
+_CONFIDENCE = 0.95
+
+
+class Range(NamedTuple):
+    """All numbers from ``low`` to ``high``; either may be infinite."""
+
+    low: float
+    high: float
+
+    def contains(self, other: "Range") -> bool:
+        """Return whether all numbers of another range are in this one."""
+        return self.low <= other.low and other.high <= self.high
+
+    def excludes(self, other: "Range") -> bool:
+        """Return whether no number of another range is in this one."""
+        return other.high < self.low or other.low > self.high
+
+
+@dataclass(frozen=True)
+class TestedEffect:
+    """An effect and the two p-values of a claim about it.
+
+    Attributes:
+        method: The test.
+        effect: The mean of the differences; None if too many are unknown.
+        low, high: The effect's 95 % interval; None where the test has none.
+        p_for: The p-value of "the effect is outside the allowed range": small if the claim is true.
+        p_against: The p-value of "the effect is inside the allowed range": small if the claim is false.
+    """
+
+    method: str
+    effect: float | None
+    low: float | None
+    high: float | None
+    p_for: float
+    p_against: float
+
+    @property
+    def p(self) -> float:
+        """The p-value of the claim, for both directions together."""
+        return min(1.0, 2 * min(self.p_for, self.p_against))
+
+    @property
+    def is_for(self) -> bool:
+        """Report whether the seeds are on the claim's side."""
+        return self.p_for < self.p_against
+
+
+def paired_t(differences: Sequence[float], allowed: Range, method: str = "paired t") -> TestedEffect:
+    """Test the mean of differences, one per seed, with Student's t.
+
+    With two bounds it is the test of equivalence by two one-sided tests (TOST).
+
+    Raises:
+        ValueError: There are fewer than two differences, or all are equal.
+    """
+    found = estimate(differences)
+    if not found.deviation:  # one seed, or seeds that do not differ
+        raise ValueError("the differences must vary")
+    error, freedom = found.deviation / math.sqrt(found.seeds), found.seeds - 1
+    quantile = float(stdtrit(freedom, (1 + _CONFIDENCE) / 2))
+    return _tested(method, found.mean, error, quantile, lambda z: float(stdtr(freedom, z)), allowed)
+
+
+def normal_test(mean: float, error: float, allowed: Range) -> TestedEffect:
+    """Test a mean of many runs with its standard error; without an error it is exact."""
+    if error == 0:
+        is_inside = allowed.low <= mean <= allowed.high
+        return TestedEffect("exact", mean, mean, mean, float(not is_inside), float(is_inside))
+    quantile = float(ndtri((1 + _CONFIDENCE) / 2))
+    return _tested("normal", mean, error, quantile, lambda z: float(ndtr(z)), allowed)
+
+
+def sign_test(pairs: Sequence[Range], allowed: Range) -> TestedEffect:
+    """Test pairs of which some are known within bounds only.
+
+    So they are where a target was not reached. A pair whose bounds leave it open counts neither for the claim nor
+    against it.
+    """
+    inside = sum(allowed.contains(pair) for pair in pairs)
+    outside = sum(allowed.excludes(pair) for pair in pairs)
+    return TestedEffect("sign", None, None, None, _at_least(inside, len(pairs)), _at_least(outside, len(pairs)))
+
+
+def _at_least(successes: int, trials: int) -> float:
+    """Return the probability of so many successes or more at probability ½."""
+    return float(bdtrc(successes - 1, trials, 0.5)) if successes else 1.0
+
+
+def _tested(
+    method: str, mean: float, error: float, quantile: float, distribution: Callable[[float], float], allowed: Range
+) -> TestedEffect:
+    # For each finite bound: how far the mean is inside it, in standard errors.
+    margins = [(mean - allowed.low) / error] if math.isfinite(allowed.low) else []
+    margins += [(allowed.high - mean) / error] if math.isfinite(allowed.high) else []
+    return TestedEffect(
+        method,
+        mean,
+        mean - quantile * error,
+        mean + quantile * error,
+        max(distribution(-margin) for margin in margins),
+        min(distribution(margin) for margin in margins),
+    )

@@ -1,0 +1,108 @@
+"""Commands ``clients``: the clients of a server."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from offbeat.cli.default_group import DefaultGroup
+from offbeat.cli.options import PATH
+
+_FOLDER = click.argument("folder", metavar="FOLDER", type=PATH)
+_HEAD = (
+    "client",
+    "enrolled (UTC)",
+    "last seen (UTC)",
+    "visits",
+    "counted",
+    "refused",
+    "lost",
+    "staleness",
+    "revoked",
+    "name",
+)
+_CLIENT = click.argument("which", metavar="CLIENT")
+
+
+@click.group(cls=DefaultGroup, epilog="\b\nExample:\n  offbeat clients runs/service")
+def clients() -> None:
+    """List, rename and revoke the clients of a server.
+
+    `offbeat clients FOLDER` is short for `offbeat clients list FOLDER`. CLIENT is a name, a number, or a number such as
+    client-3.
+    """
+
+
+@clients.command("list", epilog="\b\nExample:\n  offbeat clients list runs/service --json")
+@_FOLDER
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; times are Unix seconds.")
+def show(folder: Path, as_json: bool) -> None:
+    """List the clients of the server with this FOLDER.
+
+    The server may be stopped, and FOLDER may be a backup.
+    """
+    from offbeat.service.server import admin
+
+    found = admin.clients(folder)
+    if as_json:
+        click.echo(json.dumps({"listens": found.listens, "clients": found.clients}))
+        return
+    if not found.listens:
+        click.echo("The server is stopped; these are its folder's clients.", err=True)
+    for line in _table(found.clients):
+        click.echo(line)
+
+
+@clients.command(epilog="\b\nExample:\n  offbeat clients revoke runs/service 'ward 3'")
+@_FOLDER
+@_CLIENT
+def revoke(folder: Path, which: str) -> None:
+    """Revoke all tokens of CLIENT, and free its slot."""
+    from offbeat.service.server import admin
+
+    click.echo(f"client-{admin.revoke_client(folder, which)}: revoked")
+
+
+@clients.command(epilog="\b\nExample:\n  offbeat clients rename runs/service client-3 'ward 3'")
+@_FOLDER
+@_CLIENT
+@click.argument("name", metavar="NAME")
+def rename(folder: Path, which: str, name: str) -> None:
+    """Give CLIENT another NAME."""
+    from offbeat.service.server import admin
+
+    click.echo(f"client-{admin.rename_client(folder, which, name)}: renamed")
+
+
+def _table(listed: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the lines of the table; names come last, since some are long."""
+    rows = [_HEAD, *map(_row, listed)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        *cells, name = row
+        yield "  ".join([*(cell.rjust(width) for cell, width in zip(cells, widths, strict=False)), name]).rstrip()
+
+
+def _row(client: dict[str, Any]) -> tuple[str, ...]:
+    staleness = client["mean_staleness"]
+    return (
+        str(client["client"]),
+        _time(client["enrolled"]),
+        _time(client["last_seen"]),
+        *(f"{client[name]:,}" for name in ("visits", "counted", "refused", "lost")),
+        "-" if staleness is None else f"{staleness:.2f}",
+        "yes" if client["revoked"] == 0 else _time(client["revoked"]),
+        "".join(map(_visible, client["name"])),
+    )
+
+
+def _time(seconds: float | None) -> str:
+    return "-" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _visible(character: str) -> str:
+    """Return a character, or its escape if it could change the terminal."""
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")

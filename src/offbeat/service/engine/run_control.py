@@ -1,0 +1,76 @@
+"""An admin's control of the run: pause, resume, extend."""
+
+import math
+
+import sqlalchemy as sa
+
+from offbeat.service.audit.audit_log import AuditLog
+from offbeat.service.engine.engine import Engine
+from offbeat.service.refusal import Refusal
+from offbeat.service.store.database import meta
+from offbeat.service.store.store_keys import PAUSED, STOP_VERSIONS
+
+
+class RunControl:
+    """Changes how the run goes on; each change lasts over restarts.
+
+    Each change and its entry in the audit log are on disk before a method returns. A change that has been made already
+    is not made again.
+
+    Args:
+        engine: The engine.
+        audit: The audit log.
+    """
+
+    def __init__(self, engine: Engine, audit: AuditLog) -> None:
+        self._engine = engine
+        self._audit = audit
+
+    async def pause(self) -> None:
+        """Give out no more work; updates of visits under way count."""
+        await self._set_paused(is_paused=True)
+
+    async def resume(self) -> None:
+        """Give out work again."""
+        await self._set_paused(is_paused=False)
+
+    async def _set_paused(self, *, is_paused: bool) -> None:
+        engine = self._engine
+        engine.log_writer.check()
+        async with engine.lock:
+            if engine.run.is_paused != is_paused:
+                engine.run.is_paused = is_paused
+                change = _put(PAUSED, str(int(is_paused)))
+                self._audit.add("run paused" if is_paused else "run resumed", change)
+                if not is_paused and engine.client_evaluations is not None:
+                    engine.client_evaluations.wait_again()
+                await engine.try_to_assign()
+                engine.run.alarm.ring()
+        await engine.log_writer.wait_until_durable()
+
+    async def extend(self, versions: int) -> None:
+        """Let the run end at a later version; a finished run goes on.
+
+        Raises:
+            Refusal: ``cannot-extend``: the run does not end earlier.
+        """
+        engine = self._engine
+        engine.log_writer.check()
+        async with engine.lock:
+            before = engine.run.stop_versions
+            if versions < before:
+                reason = f"the run ends at version {before:g}" if before < math.inf else "the run has no end"
+                raise Refusal("cannot-extend", f"{reason}, and stop.versions may only grow")
+            if versions > before:
+                if engine.run.is_finished:
+                    engine.free_slots()
+                engine.run.stop_versions = versions
+                self._audit.add("run extended", _put(STOP_VERSIONS, str(versions)), versions=versions, before=before)
+                await engine.try_to_assign()
+                engine.run.alarm.ring()
+        await engine.log_writer.wait_until_durable()
+
+
+def _put(key: str, value: str) -> sa.Executable:
+    """Return the change of a value in the table ``meta``."""
+    return sa.insert(meta).prefix_with("OR REPLACE").values(key=key, value=value)

@@ -1,0 +1,129 @@
+"""The history of a run: versions over time, staleness, evaluations."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from offbeat.coordinator import Coordinator
+from offbeat.coordinator.calls import Call
+
+MOST_VERSIONS = 1024
+MOST_EVALUATIONS = 2048
+
+_EXACT_BITS = 6  # staleness below 2⁶ is counted exactly, a larger one by its first six bits
+
+
+class Point(NamedTuple):
+    """A version, and when it was made."""
+
+    number: int  # of the entry in the history
+    seconds: float  # since the run began
+    version: int
+
+
+class Evaluated(NamedTuple):
+    """An evaluation of a version."""
+
+    number: int  # of the entry in the history
+    version: int
+    values: dict[str, float]
+
+
+T = TypeVar("T", Point, Evaluated)
+
+
+class RunHistory:
+    """The versions over time, the staleness of counted updates, and the evaluations.
+
+    Its size is bounded: of long runs it keeps every second version, then every fourth, and so on, and likewise the
+    evaluations. A replay of the coordinator's calls makes the same versions and counts again.
+
+    Args:
+        state: From ``state_dict``; None for a new run, or one of an earlier version of Offbeat.
+
+    Attributes:
+        number: The number of entries so far, also of those that were dropped since.
+        versions: The versions, oldest first.
+        evaluations: The evaluations, oldest first.
+        staleness: The number of counted updates, by staleness.
+    """
+
+    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
+        self.number = 0
+        self.versions: list[Point] = []
+        self.evaluations: list[Evaluated] = []
+        self.staleness: dict[int, int] = {}
+        self._stride = 1  # every so many versions are kept
+        self._last_version = 0
+        if state is not None:
+            self._stride, self._last_version = state["stride"], state["last_version"]
+            self.staleness = dict(map(tuple, state["staleness"]))
+            self.versions = [Point(self._next(), seconds, version) for seconds, version in state["versions"]]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the history as plain values, but for the evaluations.
+
+        Those have a file of their own.
+        """
+        return {
+            "stride": self._stride,
+            "last_version": self._last_version,
+            "staleness": [list(pair) for pair in sorted(self.staleness.items())],
+            "versions": [[point.seconds, point.version] for point in self.versions],
+        }
+
+    def note(self, call: Call, coordinator: Coordinator) -> None:
+        """Take a call that the coordinator has carried out."""
+        if call.name == "receive":
+            receipt = coordinator.visits.receipt(call.arguments["client"], call.arguments["visit"])
+            if receipt is not None and receipt.counted:
+                key = _rounded(receipt.staleness)
+                self.staleness[key] = self.staleness.get(key, 0) + 1
+        version = coordinator.algorithm.version
+        if version != self._last_version:
+            self._last_version = version
+            self._add_version(call.arguments["now"], version)
+
+    def _add_version(self, seconds: float, version: int) -> None:
+        if version % self._stride:
+            return
+        self.versions.append(Point(self._next(), seconds, version))
+        if len(self.versions) > MOST_VERSIONS:
+            self._stride *= 2
+            self.versions = [point for point in self.versions if point.version % self._stride == 0]
+
+    def note_evaluation(self, version: int, values: Mapping[str, Any]) -> None:
+        """Take an evaluation of a version; of its values the finite numbers are kept."""
+        numbers = {name: float(value) for name, value in values.items() if name != "version" and _is_number(value)}
+        if not numbers:
+            return
+        self.evaluations.append(Evaluated(self._next(), version, numbers))
+        if len(self.evaluations) > MOST_EVALUATIONS:
+            self.evaluations = self.evaluations[1::2]
+
+    def between(self, number: int, last: int) -> dict[str, Any]:
+        """Return the entries after ``number`` up to ``last``, as plain values."""
+        versions, evaluations = _between(self.versions, number, last), _between(self.evaluations, number, last)
+        return {
+            "versions": [[round(one.seconds, 3), one.version] for one in versions],
+            "evaluations": [[one.version, one.values] for one in evaluations],
+        }
+
+    def _next(self) -> int:
+        self.number += 1
+        return self.number
+
+
+def _between(entries: Sequence[T], number: int, last: int) -> Sequence[T]:
+    begin, end = (bisect_right(entries, bound, key=lambda entry: entry.number) for bound in (number, last))
+    return entries[begin:end]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _rounded(staleness: int) -> int:
+    shift = max(staleness.bit_length() - _EXACT_BITS, 0)
+    return staleness >> shift << shift

@@ -1,0 +1,69 @@
+"""The state of a run now, for the live page."""
+
+import heapq
+import math
+from typing import Any
+
+from offbeat.algorithms.components import Algorithm
+from offbeat.service.engine.service import Service
+from offbeat.service.live.participation import participation
+from offbeat.service.settings import ServerSettings
+
+_MOST_VISITS = 20
+
+
+def live_state(service: Service, settings: ServerSettings) -> dict[str, Any]:
+    """Return the state as plain values that are valid JSON, but for the time."""
+    engine = service.engine
+    coordinator = engine.coordinator
+    status = service.status().model_dump(mode="json", exclude={"run_seconds", "evaluated", "evaluated_by_clients"})
+    return {
+        "status": status,
+        "run": service.run_id,
+        "problem": engine.problem,
+        "lease_seconds": settings.lease_seconds,
+        "allowed_staleness": coordinator.late_updates.max_staleness,
+        "staleness": sorted(engine.run.history.staleness.items()),
+        "buffer": _buffer(coordinator.algorithm),
+        "visits": _visits(service),
+        "participation": participation(_counted(service)),
+        "refusals": service.metrics.refusals_by_kind(),
+    }
+
+
+def _buffer(algorithm: Algorithm) -> dict[str, Any]:
+    """Return how many updates the buffer holds, and how many close it.
+
+    The second is null if the algorithm does not count them.
+    """
+    size = getattr(algorithm, "buffer_size", None) or getattr(algorithm, "cohort", None)
+    return {"count": algorithm.buffer.count, "size": size, "sealed": len(algorithm.sealed)}
+
+
+def _counted(service: Service) -> list[int]:
+    """Return the counted updates of each client that has enrolled."""
+    tally = service.engine.tally
+    return [tally[client].counted for client in range(len(service.accounts))]
+
+
+def _visits(service: Service) -> dict[str, Any]:
+    """Return the number of visits that hold a slot, and those whose leases end first."""
+    coordinator, sites = service.engine.coordinator, service.accounts.sites
+    visits = coordinator.visits
+    held = [one for one in visits.open_assignments() if visits.has_slot(one.client)]
+    first = heapq.nsmallest(_MOST_VISITS, held, key=lambda one: one.lease_until)
+    shown = [
+        {
+            "client": one.client,
+            "name": sites[one.client].name if one.client in sites else "",
+            "visit": one.visit,
+            "staleness": coordinator.algorithm.version - one.version,
+            "lease_until": _finite(one.lease_until),
+        }
+        for one in first
+    ]
+    return {"total": len(held), "first": shown}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,161 @@
+"""The viewers of the live page, and the one producer of their events."""
+
+import asyncio
+import json
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+from offbeat.service.console_log import event
+from offbeat.service.live.run_history import RunHistory
+from offbeat.service.refusal import Refusal
+
+MOST_VIEWERS = 50
+_SECONDS = 0.5  # between two events
+_MAX_SHARE = 0.01  # of the time, for the making of events
+_PING_SECONDS = 15.0
+_PING = b": ping\n\n"
+
+
+class _Event:
+    """The state at one moment.
+
+    Its bytes are made once for all viewers that need the same.
+    """
+
+    def __init__(self, server: str, state: str, seconds: float, history: RunHistory, number: int) -> None:
+        self.number = number  # of the history's last entry
+        self._server = server
+        self._state = state
+        self._seconds = seconds
+        self._history = history
+        self._bytes: dict[int | None, bytes] = {}
+
+    def bytes(self, since: int | None) -> bytes:
+        """Return the event with the history's entries after ``since``; None for all."""
+        if since not in self._bytes:
+            entries = {"whole": since is None, **self._history.between(since or 0, self.number)}
+            history = json.dumps(entries, separators=(",", ":"))
+            data = f'{{"seconds":{self._seconds:.3f},"state":{self._state},"history":{history}}}'
+            self._bytes[since] = f"id: {self._server}-{self.number}\ndata: {data}\n\n".encode()
+        return self._bytes[since]
+
+
+class Viewers:
+    """Sends each viewer the newest event, as fast as the viewer reads.
+
+    ``produce`` makes the events for all viewers: two a second at most, fewer where making them takes long, none while
+    nothing changes, and none without viewers. A slow viewer skips events.
+
+    Args:
+        state: Returns the state now, without the time.
+        history: The run's history.
+        now: Returns the run's time in seconds.
+        wait_until_durable: Waits until all that the state shows is on disk.
+    """
+
+    def __init__(
+        self,
+        state: Callable[[], dict[str, Any]],
+        history: RunHistory,
+        now: Callable[[], float],
+        wait_until_durable: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._state = state
+        self._history = history
+        self._now = now
+        self._wait_until_durable = wait_until_durable
+        self._server = secrets.token_hex(4)  # numbers of an earlier server's entries mean something else
+        self._viewers = 0
+        self._last: dict[str, Any] = {}  # the last state that is on disk
+        self._durable = 0  # the number of the history's last entry then
+        self._event: _Event | None = None
+        self._text = ""
+        self._has_viewers = asyncio.Event()
+        self._changed = asyncio.Event()
+        self.closed = asyncio.Event()
+
+    def __len__(self) -> int:
+        return self._viewers
+
+    async def produce(self) -> None:
+        """Make events while there are viewers; never returns."""
+        while True:
+            await self._has_viewers.wait()
+            began = time.perf_counter()
+            try:
+                state, number, seconds = self._state(), self._history.number, self._now()
+            except Exception as error:  # which must not keep clients from their work
+                event("live_page_failed", logging.ERROR, problem=repr(error))
+                state, number, seconds = {"problem": "the live page fails: see the log"}, self._durable, self._now()
+            took = time.perf_counter() - began
+            try:
+                await self._wait_until_durable()
+                self._last, self._durable = state, number
+            except Refusal as refusal:
+                state = {**self._last, "problem": str(refusal)}
+            self._show(state, seconds)
+            await asyncio.sleep(max(_SECONDS, took / _MAX_SHARE))
+
+    def _show(self, state: dict[str, Any], seconds: float) -> None:
+        """Make the event of a state, unless it is that of the last one."""
+        text = json.dumps(state, separators=(",", ":"))
+        before = self._event
+        if before is not None and text == self._text and before.number == self._durable:
+            return
+        self._text = text
+        self._event = _Event(self._server, text, seconds, self._history, self._durable)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    @contextmanager
+    def place(self) -> Generator[None]:
+        """Hold one of the viewers' places within the context.
+
+        Raises:
+            Refusal: ``busy``: all places are taken.
+        """
+        if self._viewers >= MOST_VIEWERS:
+            raise Refusal(
+                "busy", f"{MOST_VIEWERS} live pages are open already: close one of them", {"Retry-After": "30"}
+            )
+        self._viewers += 1
+        self._has_viewers.set()
+        try:
+            yield
+        finally:
+            self._viewers -= 1
+            if not self._viewers:
+                self._has_viewers.clear()
+                self._event = None
+
+    async def events(self, last_id: str, may_view: Callable[[], bool]) -> AsyncIterator[bytes]:
+        """Yield the bytes of events, for a viewer that holds a place.
+
+        Ends once ``may_view`` returns False.
+
+        Args:
+            last_id: The id of the last event that the viewer has; empty for none.
+            may_view: Returns whether the viewer's token is still valid.
+        """
+        server, _, number = last_id.partition("-")
+        since = int(number) if server == self._server and number.isdecimal() and len(number) < 19 else None
+        seen: _Event | None = None
+        while may_view():
+            newest, changed = self._event, self._changed
+            if newest is not None and newest is not seen:
+                yield newest.bytes(since)
+                seen, since = newest, newest.number
+                continue
+            try:
+                async with asyncio.timeout(_PING_SECONDS):
+                    await changed.wait()
+            except TimeoutError:
+                yield _PING
+
+    def close(self) -> None:
+        """Let all streams end."""
+        self.closed.set()

@@ -1,0 +1,102 @@
+"""Clients and progress from the folder of a stopped server, or from a backup."""
+
+import json
+import math
+import os
+import sqlite3
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from offbeat.errors import OffbeatError
+from offbeat.service.store.extension import stop_versions
+from offbeat.service.store.numbered_files import numbers_of
+from offbeat.service.store.store_keys import PAUSED, STOP_VERSIONS
+from offbeat.service.tally.listed_client import listed_client
+from offbeat.service.tally.stored_tally import has_table, read_tally
+
+
+def check_stopped(folder: Path) -> None:
+    """Raise ``OffbeatError`` if a server uses the folder."""
+    path = folder / "server.lock"
+    if not path.exists():
+        return
+    try:
+        with FileLock(path, timeout=0):
+            return
+    except Timeout:
+        raise OffbeatError(f"the server of {folder} runs but does not answer: try again later") from None
+    except OSError:  # a folder that can only be read
+        return
+
+
+def clients(folder: Path) -> list[dict[str, Any]]:
+    """Return the clients at the end of the log, as in ``ListedClient``."""
+    with _database(folder) as database:
+        tally = read_tally(database)
+        times: dict[int, tuple[float | None, float | None]] = {}
+        if has_table(database, "client_times"):
+            rows = database.execute("SELECT client, enrolled, revoked FROM client_times")
+            times = {client: (enrolled, revoked) for client, enrolled, revoked in rows}
+        listed: list[dict[str, Any]] = []
+        for client, name, token in database.execute("SELECT client, name, token FROM clients ORDER BY client"):
+            enrolled, revoked = times.get(client, (None, None))
+            if token is None:
+                revoked = revoked or 0.0
+            listed.append(listed_client(client, name, enrolled, revoked, tally[client]).model_dump())
+        return listed
+
+
+def status(folder: Path) -> dict[str, Any]:
+    """Return the progress at the end of the log, with the keys of ``Status``.
+
+    The version is that of the newest model in the folder; a server that replays the log may come to a newer one. Keys
+    of which the folder does not hold the values are left out.
+    """
+    version = max(numbers_of(folder / "models"), default=0)
+    with _database(folder) as database:
+        total = read_tally(database).total()
+        values = dict(database.execute("SELECT key, value FROM meta"))
+        (enrolled,) = database.execute("SELECT count(*) FROM clients").fetchone()
+        last = database.execute("SELECT arguments FROM log ORDER BY number DESC LIMIT 1").fetchone()
+        config = json.loads(values.get("config", "{}"))
+        end = max(stop_versions(config), int(values.get(STOP_VERSIONS, 0)))
+        return {
+            "server": "stopped",
+            "algorithm": config.get("algorithm", {}).get("algorithm", "?"),
+            "version": version,
+            "stop_versions": None if end == math.inf else end,
+            "finished": version >= end,
+            "paused": values.get(PAUSED) == "1",
+            "enrolled": enrolled,
+            "clients": config.get("service", {}).get("clients"),
+            "assigned": total.visits,
+            "counted": total.counted,
+            "unused": total.refused,
+            "lost": total.lost,
+            "mean_staleness": total.mean_staleness,
+            "run_seconds": json.loads(last[0])["now"] if last else 0.0,
+        }
+
+
+@contextmanager
+def _database(folder: Path) -> Generator[sqlite3.Connection]:
+    """Open the database to read it.
+
+    Failures within the context are errors of the folder.
+    """
+    path = folder / "offbeat.sqlite"
+    if not path.exists():
+        raise OffbeatError(f"{folder} is not a server's folder: it does not hold offbeat.sqlite")
+    log = path.with_name(f"{path.name}-wal")
+    # SQLite makes files beside a database that it reads, unless nobody can change that.
+    is_fixed = not os.access(folder, os.W_OK) and not (log.exists() and log.stat().st_size)
+    try:
+        uri = f"{path.absolute().as_uri()}?{'immutable=1' if is_fixed else 'mode=ro'}"
+        with closing(sqlite3.connect(uri, uri=True)) as database:
+            yield database
+    except (sqlite3.Error, ValueError, LookupError, TypeError) as error:
+        raise OffbeatError(f"{path} is broken ({error}): restore a backup") from None

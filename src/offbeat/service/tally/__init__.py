@@ -1,0 +1,1 @@
+"""Counts of each client's visits, from the records of the log."""

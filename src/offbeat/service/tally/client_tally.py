@@ -1,0 +1,178 @@
+"""Counts of each client's visits."""
+
+import json
+import time
+from array import array
+from collections.abc import Callable, Iterable
+from dataclasses import astuple, dataclass, fields
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from offbeat.service.store.database import LogRecord
+
+NUMBER_KEY = "client_counts"
+"""The key in the table ``meta`` of the last record that the table ``client_counts`` covers."""
+
+State = Literal["closed", "working", "lapsed"]
+"""The state of a client's latest visit."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """The counts of a client's visits so far, in the order of the table's columns.
+
+    ``counted + refused + lost`` and the visit at work, if there is one, are the visits.
+    """
+
+    visits: int = 0
+    counted: int = 0
+    refused: int = 0  # its update arrived or was offered, but was late, unwanted or refused
+    lost: int = 0  # its lease lapsed, it was given up, or another visit took its place
+    measured: int = 0  # counted updates whose staleness is known: all but those of earlier versions of Offbeat
+    staleness_sum: int = 0
+    state: State = "closed"
+    last_seen: float | None = None  # Unix seconds
+
+    @property
+    def mean_staleness(self) -> float | None:
+        """The mean over the counted updates; None before the first one."""
+        return self.staleness_sum / self.measured if self.measured else None
+
+
+class ClientTally:
+    """The counts of all clients, which follow from the log's records alone.
+
+    So they are exact however a server ends: the counts in the database are those up to some record, and the records
+    after it are noted again. Only ``last_seen`` may be as old as the last checkpoint.
+
+    Args:
+        clock: Unix seconds.
+
+    Attributes:
+        number: The number of the last record that was noted.
+        misses_losses: Whether a record of an earlier version does not say whose visits were lost.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.number = 0
+        self.misses_losses = False
+        self._clock = clock
+        self._counts: dict[int, Counts] = {}
+        self._working: set[int] = set()
+        self._changed: set[int] = set()  # since the last statements
+
+    def __getitem__(self, client: int) -> Counts:
+        """Return the counts of a client; a new one has had no visit."""
+        return self._counts.get(client) or Counts()
+
+    def total(self) -> Counts:
+        """Return the sums over all clients; state and last_seen are those of a new client."""
+        counts = self._counts.values()
+        sums: dict[str, Any] = {name: sum(getattr(one, name) for one in counts) for name in _SUMMED}
+        return Counts(**sums)
+
+    def counted(self, clients: int) -> "array[int]":
+        """Return how many updates of each of the N clients have counted."""
+        counted = array("q", [0]) * clients
+        for client, counts in self._counts.items():
+            counted[client] = counts.counted
+        return counted
+
+    def working(self) -> list[int]:
+        """Return the clients at work whose visits are not lost."""
+        return sorted(self._working)
+
+    def see(self, client: int) -> None:
+        """Record that a request of a client came."""
+        self._of(client).last_seen = self._clock()
+
+    def put(self, client: int, counts: Counts) -> None:
+        """Take the counts of a client from the database."""
+        self._counts[client] = counts
+        if counts.state == "working":
+            self._working.add(client)
+
+    def note(self, record: LogRecord) -> None:
+        """Count what a record says of visits."""
+        arguments, outcome = record.arguments, record.outcome
+        match record.name:
+            case "assign":
+                for client in arguments["clients"]:
+                    self._assign(client)
+            case "receive":
+                self._receive(arguments["client"], outcome, is_stored=record.file is not None)
+            case "offer":
+                self._close(arguments["client"]).refused += 1
+            case "drop":
+                self.lose([arguments["client"]])
+            case "lapse":
+                self.misses_losses = self.misses_losses or outcome is None
+                self.lose(outcome or [])
+            case _:
+                pass
+        self.number = record.number
+
+    def lose(self, clients: Iterable[int]) -> None:
+        """Count the visits of clients at work as lost."""
+        for client in clients:
+            if client in self._working:
+                counts = self._of(client)
+                counts.lost += 1
+                self._set_state(client, counts, "lapsed")
+
+    def statements(self) -> list[sa.Executable]:
+        """Return the changes of the database since the last call."""
+        rows = [[client, *astuple(self._counts[client])] for client in sorted(self._changed)]
+        self._changed.clear()
+        return [
+            sa.text(_UPSERT).bindparams(rows=json.dumps(rows)),
+            sa.text("INSERT OR REPLACE INTO meta (key, value) VALUES (:key, :value)").bindparams(
+                key=NUMBER_KEY, value=str(self.number)
+            ),
+        ]
+
+    def _assign(self, client: int) -> None:
+        counts = self._of(client)
+        counts.lost += counts.state == "working"
+        counts.visits += 1
+        self._set_state(client, counts, "working")
+
+    def _receive(self, client: int, outcome: list[Any] | None, *, is_stored: bool) -> None:
+        counts = self._close(client)
+        if outcome is None:  # an earlier version's record: an update that is stored has counted
+            counts.counted += is_stored
+            counts.refused += not is_stored
+            return
+        has_counted, staleness = outcome
+        if has_counted:
+            counts.counted += 1
+            counts.measured += 1
+            counts.staleness_sum += staleness
+        else:
+            counts.refused += 1
+
+    def _close(self, client: int) -> Counts:
+        counts = self._of(client)
+        counts.lost -= counts.state == "lapsed"
+        self._set_state(client, counts, "closed")
+        return counts
+
+    def _set_state(self, client: int, counts: Counts, state: State) -> None:
+        counts.state = state
+        if state == "working":
+            self._working.add(client)
+        else:
+            self._working.discard(client)
+
+    def _of(self, client: int) -> Counts:
+        """Return the counts of a client that are about to change."""
+        self._changed.add(client)
+        return self._counts.setdefault(client, Counts())
+
+
+COLUMNS = ("client", *(field.name for field in fields(Counts)))
+
+_SUMMED = ("visits", "counted", "refused", "lost", "measured", "staleness_sum")
+_VALUES = ", ".join(f"json_extract(value, '$[{index}]')" for index in range(len(COLUMNS)))
+_UPSERT = f"INSERT OR REPLACE INTO client_counts ({', '.join(COLUMNS)}) SELECT {_VALUES} FROM json_each(:rows)"

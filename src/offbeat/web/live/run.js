@@ -1,0 +1,52 @@
+// Actions on the run: pause, extend, download.
+
+import {question} from "./dialog.js";
+import {byId, element, plain, write} from "./dom.js";
+
+export class RunActions {
+  constructor(connection, act) {
+    this.connection = connection;
+    this.act = act;
+    byId("pause").onclick = () => this.pause();
+    byId("extend").onclick = () => this.extend();
+    byId("download").onclick = () => this.download();
+  }
+
+  take(state) {
+    this.state = state;
+    write(byId("pause"), state.status.paused ? "Resume" : "Pause");
+    byId("extend").hidden = state.status.stop_versions === null;
+  }
+
+  async pause() {
+    const isPaused = this.state?.status.paused;
+    await this.act(isPaused ? "v1/admin/resume" : "v1/admin/pause", undefined, isPaused ? "The run goes on" : "The run is paused");
+  }
+
+  async extend() {
+    const stop = this.state.status.stop_versions;
+    const versions = await question({
+      title: "Extend the run", text: `It ends at version ${plain(stop)} now. It may only be made longer.`, yes: "Extend",
+      field: {label: "Ends at version", value: 2 * stop, attributes: {type: "number", min: stop + 1, max: 2 ** 53 - 1, step: 1}},
+    });
+    if (versions === null) return;
+    await this.act("v1/admin/extend", {versions: Number(versions)}, `The run ends at version ${plain(Number(versions))}`);
+  }
+
+  async download() {
+    const button = byId("download");
+    button.disabled = true;
+    write(byId("done"), "Downloading the model …");
+    try {
+      const {name, blob} = await this.connection.blob("v1/admin/model");
+      const url = URL.createObjectURL(blob);
+      element("a", {href: url, download: name}).click();
+      setTimeout(() => URL.revokeObjectURL(url), 60000);
+      write(byId("done"), `Downloaded ${name}`);
+    } catch (error) {
+      write(byId("done"), `The model is not downloaded: ${error.message}`);
+    } finally {
+      button.disabled = false;
+    }
+  }
+}

@@ -1,0 +1,97 @@
+// Sign-in, and the page of a signed-in admin. The token is kept in this tab only.
+
+import {Connection, RefusedError} from "./connection.js";
+import {byId, write} from "./dom.js";
+import {History} from "./history.js";
+import {Panels} from "./panels.js";
+import {RunActions} from "./run.js";
+import {Sites} from "./sites.js";
+import {Tokens} from "./tokens.js";
+
+const KEY = "offbeat-token";
+let connection = null, parts = [], panels = null, sites = null;
+
+// The token may come behind the address, #token=oba_…; it does not stay there.
+function givenToken() {
+  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (location.hash) history.replaceState(null, "", location.pathname + location.search);
+  return given || sessionStorage.getItem(KEY);
+}
+
+function askForToken(problem = "") {
+  connection?.end();
+  parts.forEach(part => part.end?.());
+  connection = null;
+  parts = [];
+  sessionStorage.removeItem(KEY);
+  document.title = "Offbeat";
+  byId("page").hidden = true;
+  byId("ask").close();
+  byId("sign-in").hidden = false;
+  byId("token").value = "";
+  write(byId("sign-in-problem"), problem);
+  byId("token").focus();
+}
+
+async function enter(token) {
+  write(byId("sign-in-problem"), "");
+  const mine = connection = new Connection(token);
+  const refused = await mine.follow({
+    connected: () => {
+      if (!parts.length) begin(token);
+      connected(true, "Live");
+    },
+    event: message => {
+      panels.take(message);
+      if (message.state.status) parts[0].take(message.state);
+    },
+    lost: seconds => connected(false, `The server does not answer; trying again${seconds > 1 ? " every few seconds" : ""}`),
+  });
+  if (refused && mine === connection) askForToken(refused.message);
+}
+
+function begin(token) {
+  sessionStorage.setItem(KEY, token);
+  byId("sign-in").hidden = true;
+  byId("page").hidden = false;
+  sites = new Sites(connection, act);
+  panels ??= new Panels(new History(), (client, name) => sites.nameOf(client, name));
+  parts = [new RunActions(connection, act), sites, new Tokens(connection, act)];
+}
+
+function connected(isConnected, text) {
+  byId("connection").classList.toggle("lost", !isConnected);
+  write(byId("connection"), text);
+  if (!parts.length) write(byId("sign-in-problem"), isConnected ? "" : text);
+}
+
+// Carries an action out, and says what came of it; returns the answer, or null if it is refused.
+async function act(path, value, done, method = "POST") {
+  try {
+    const answer = await connection.ask(method, path, value);
+    write(byId("done"), done);
+    return answer ?? {};
+  } catch (error) {
+    write(byId("done"), error instanceof RefusedError ? `Refused: ${error.message}` : "The server does not answer");
+    return null;
+  }
+}
+
+byId("sign-in").addEventListener("submit", event => {
+  event.preventDefault();
+  connection?.end();
+  enter(byId("token").value.trim());
+});
+byId("sign-out").addEventListener("click", () => askForToken());
+addEventListener("hashchange", () => {
+  const token = givenToken();
+  askForToken();
+  if (token) enter(token);
+});
+
+// A page that the browser keeps for its back button must not keep its connection.
+addEventListener("pagehide", () => connection?.end());
+addEventListener("pageshow", event => event.persisted && location.reload());
+
+const token = givenToken();
+if (token) enter(token); else askForToken();

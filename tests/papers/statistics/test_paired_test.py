@@ -1,0 +1,89 @@
+"""The tests of claims, beside scipy's and numbers computed by hand."""
+
+import math
+
+import pytest
+from scipy import stats
+
+from papers.statistics.paired_test import Range, normal_test, paired_t, sign_test
+
+INF = math.inf
+DIFFERENCES = [-0.31, -0.12, -0.45, 0.08, -0.27, -0.36, -0.02, -0.19, -0.4, -0.15]
+
+
+def approx(value):
+    return pytest.approx(value, rel=1e-9)
+
+
+def test_one_bound_is_scipys_t_test():
+    found = paired_t(DIFFERENCES, Range(-INF, -0.1))
+    below = stats.ttest_1samp(DIFFERENCES, -0.1, alternative="less")
+    above = stats.ttest_1samp(DIFFERENCES, -0.1, alternative="greater")
+    assert (found.p_for, found.p_against) == (approx(below.pvalue), approx(above.pvalue))
+    assert found.p == approx(stats.ttest_1samp(DIFFERENCES, -0.1).pvalue)
+    interval = stats.ttest_1samp(DIFFERENCES, 0).confidence_interval(0.95)
+    assert (found.low, found.high) == (approx(interval.low), approx(interval.high))
+    assert found.effect == approx(sum(DIFFERENCES) / 10)
+    assert found.is_for
+
+
+def test_the_other_direction_is_the_mirror_image():
+    found = paired_t(DIFFERENCES, Range(-INF, -0.1))
+    mirrored = paired_t([-value for value in DIFFERENCES], Range(0.1, INF))
+    assert (mirrored.p_for, mirrored.p_against) == (approx(found.p_for), approx(found.p_against))
+    against = paired_t(DIFFERENCES, Range(-0.1, INF))
+    assert (against.p_for, against.p_against, against.is_for) == (approx(found.p_against), approx(found.p_for), False)
+
+
+def test_pairs_are_scipys_paired_test():
+    ours, others = [3.0, 4.5, 2.5, 6.0, 5.0], [4.0, 5.0, 4.5, 6.5, 7.0]
+    logs = [math.log(m / r) for m, r in zip(ours, others, strict=True)]
+    expected = stats.ttest_rel([math.log(m) for m in ours], [math.log(r) for r in others])
+    assert paired_t(logs, Range(-INF, 0.0)).p == approx(expected.pvalue)
+
+
+@pytest.mark.parametrize(("tolerance", "is_for"), [(0.5, True), (0.1, False)])
+def test_two_bounds_are_two_one_sided_tests(tolerance, is_for):
+    found = paired_t(DIFFERENCES, Range(-tolerance, tolerance))
+    lower = stats.ttest_1samp(DIFFERENCES, -tolerance, alternative="greater").pvalue
+    upper = stats.ttest_1samp(DIFFERENCES, tolerance, alternative="less").pvalue
+    assert found.p_for == approx(max(lower, upper))
+    assert found.p_against == approx(stats.ttest_1samp(DIFFERENCES, -tolerance, alternative="less").pvalue)
+    assert found.is_for is is_for
+
+
+def test_a_difference_that_is_not_shown_is_not_equivalence():
+    found = paired_t([-3.0, 3.0, -2.0, 2.5, 0.1], Range(-1.0, 1.0))
+    assert found.p > 0.3
+
+
+@pytest.mark.parametrize("differences", [[0.5], [0.2, 0.2, 0.2]])
+def test_differences_must_vary(differences):
+    with pytest.raises(ValueError, match="must vary"):
+        paired_t(differences, Range(-INF, 0.0))
+
+
+def test_five_signs_are_never_enough():
+    # By hand: (1/2)^5 = 1/32 in one direction.
+    found = sign_test([Range(-2.0, -1.0)] * 5, Range(-INF, 0.0))
+    assert (found.p_for, found.p_against, found.p) == (1 / 32, 1.0, 1 / 16)
+
+
+def test_the_sign_test_is_scipys_binomial_test():
+    pairs = [*[Range(-3.0, -1.0)] * 8, Range(0.5, INF), Range(-1.0, 1.0)]  # the last one is open
+    found = sign_test(pairs, Range(-INF, 0.0))
+    assert found.p_for == approx(stats.binomtest(8, 10, alternative="greater").pvalue)
+    assert found.p_against == approx(stats.binomtest(1, 10, alternative="greater").pvalue)
+    assert found.effect is None
+
+
+def test_a_mean_of_many_runs():
+    found = normal_test(0.8, 0.1, Range(-INF, 1.0))
+    assert found.p_for == approx(stats.norm.sf(2.0))
+    assert (found.low, found.high) == (approx(0.8 - 0.1959963985), approx(0.8 + 0.1959963985))
+
+
+def test_without_noise_a_number_is_exact():
+    inside, outside = normal_test(0.8, 0.0, Range(-INF, 1.0)), normal_test(1.2, 0.0, Range(-INF, 1.0))
+    assert (inside.p_for, inside.p_against, inside.method) == (0.0, 1.0, "exact")
+    assert (outside.p_for, outside.p_against) == (1.0, 0.0)

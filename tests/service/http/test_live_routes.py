@@ -1,0 +1,210 @@
+"""The live page over HTTP: its headers, its events, who may see them."""
+
+import json
+import socket
+import time
+from contextlib import ExitStack, closing
+
+import httpx
+import pytest
+import torch
+from safetensors.torch import load
+
+from offbeat.algorithms import FedBuff
+from offbeat.service.http import event_stream
+from offbeat.service.live.viewers import MOST_VIEWERS
+from tests.service.conftest import LENGTH, running
+from tests.service.http_client import ONES, check_progress, kind_of, until
+
+EVENTS = "/v1/admin/events"
+
+
+def watch(server, last_id="", peer=None):
+    """Open a stream of events; the caller closes it."""
+    http = (peer or server.admin).http
+    headers = {"Last-Event-ID": last_id} if last_id else {}
+    return http.send(http.build_request("GET", EVENTS, headers=headers), stream=True)
+
+
+def events_of(answer):
+    """Yield the id and the data of each event."""
+    last_id = None
+    for line in answer.iter_lines():
+        if line.startswith("id: "):
+            last_id = line.removeprefix("id: ")
+        elif line.startswith("data: "):
+            yield last_id, json.loads(line.removeprefix("data: "))
+
+
+def test_the_page_needs_no_token_and_holds_nothing_of_the_run(server):
+    server.enrol(name="ward-3")
+    answer = httpx.get(f"{server.url}/")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "fedbuff" not in answer.text
+    assert server.service.run_id not in answer.text
+    assert "ward-3" not in answer.text
+
+
+@pytest.mark.parametrize("path", ["/", "/live/start.js", "/live/live.css", "/live/uplot.js"])
+def test_each_file_has_the_headers_that_keep_it_apart(path, shared_server):
+    answer = httpx.get(f"{shared_server.url}{path}")
+    assert answer.status_code == 200
+    expected = {
+        "x-content-type-options": "nosniff",
+        "x-frame-options": "DENY",
+        "referrer-policy": "no-referrer",
+        "cross-origin-opener-policy": "same-origin",
+        "cross-origin-resource-policy": "same-origin",
+        "cache-control": "no-cache",
+    }
+    assert {name: answer.headers[name] for name in expected} == expected
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    again = httpx.get(f"{shared_server.url}{path}", headers={"If-None-Match": answer.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.parametrize(
+    "path", ["/live/", "/live/none.js", "/live/..%2f__init__.py", "/live/%2e%2e/__init__.py", "/live/a/b"]
+)
+def test_other_files_are_not_served(path, shared_server):
+    assert kind_of(httpx.get(f"{shared_server.url}{path}"), 404) == "not-found"
+
+
+@pytest.mark.parametrize("path", [EVENTS, "/v1/admin/model"])
+def test_without_an_admins_token_there_is_nothing(path, server):
+    assert kind_of(httpx.get(f"{server.url}{path}"), 401) == "no-token"
+    assert kind_of(server.peer("oba_wrong").http.get(path), 401) == "unknown-token"
+    assert kind_of(server.enrol().http.get(path), 403) == "foreign-token"
+    assert kind_of(server.peer(server.enrolment_token).http.get(path), 403) == "foreign-token"
+    # A token in the address would be in the logs of proxies.
+    assert httpx.get(f"{server.url}{path}?token={server.admin.token}").status_code == 401
+
+
+def test_the_events_say_what_the_status_says(server):
+    peer = server.enrol()
+    with closing(watch(server)) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert answer.headers["cache-control"] == "no-store"
+        events = events_of(answer)
+        _, first = next(events)
+        assert first["history"]["whole"] is True
+        for _ in range(2):
+            assert peer.send(peer.check_in(), ONES)["counted"]
+        for _, event in events:
+            if event["state"]["status"]["version"] == 1:
+                break
+        status = server.admin.http.get("/v1/status").json()
+        shown = event["state"]["status"]
+        assert shown.items() <= status.items()
+        assert shown["counted"] == 2
+
+
+def test_a_viewer_that_comes_back_gets_only_what_is_new(server):
+    peer = server.enrol()
+
+    def make_version():
+        for _ in range(2):
+            assert peer.send(peer.check_in(), ONES)["counted"]
+
+    make_version()
+    with closing(watch(server)) as answer:
+        known, event = next(events_of(answer))
+        assert [version for _, version in event["history"]["versions"]] == [1]
+    make_version()
+    with closing(watch(server, known)) as answer:
+        _, event = next(events_of(answer))
+        assert event["history"]["whole"] is False
+        assert [version for _, version in event["history"]["versions"]] == [2]
+
+
+def test_a_revoked_token_ends_its_stream(server):
+    made = server.admin.http.post("/v1/admin-tokens", json={"name": "wall"}).json()["token"]
+    (listed,) = [token for token in server.admin.http.get("/v1/tokens").json()["tokens"] if token["name"] == "wall"]
+    with closing(watch(server, peer=server.peer(made))) as answer:
+        events = events_of(answer)
+        next(events)
+        assert server.admin.http.delete(f"/v1/tokens/{listed['id']}").status_code == 204
+        server.enrol()  # a change, which it does not see
+        assert list(events) == []
+
+
+def test_a_viewer_does_not_keep_the_server_from_stopping(tmp_path):
+    with running(tmp_path / "server") as server:
+        answer = watch(server)
+        next(events_of(answer))
+        began = time.monotonic()
+    assert time.monotonic() - began < 8  # the grace for other requests is ten seconds
+    answer.close()
+
+
+def fill(server, megabytes):
+    """Note evaluations that make the first event of a viewer so large."""
+    history = server.service.engine.run.history
+    values = {f"metric_{number}": number / 7 for number in range(1000)}
+    for version in range(megabytes * 1_000_000 // len(json.dumps(values))):
+        history.note_evaluation(version, values)
+
+
+def test_viewers_that_read_nothing_hold_up_nobody_and_are_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(event_stream, "_SEND_SECONDS", 2.0)
+    with running(tmp_path / "server", lambda: FedBuff(buffer_size=1, concurrency=4)) as server, ExitStack() as stack:
+        fill(server, megabytes=20)  # more than the system buffers
+        host, _, port = server.url.removeprefix("http://").partition(":")
+        for _ in range(5):
+            connection = stack.enter_context(socket.create_connection((host, int(port))))
+            head = f"GET {EVENTS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.admin.token}\r\n\r\n"
+            connection.sendall(head.encode())
+        until(lambda: len(server.viewers) == 5)
+        check_progress(server, [server.enrol()])
+        with closing(watch(server)) as answer:
+            events = events_of(answer)
+            assert len(next(events)[1]["history"]["evaluations"]) > 100
+            check_progress(server, [server.enrol()])
+            assert any(event["state"]["status"]["counted"] == 2 for _, event in events)
+
+        def are_given_up():
+            assert server.peer("oba_wrong").http.get("/v1/status").status_code == 401  # which is an event
+            time.sleep(0.2)
+            return len(server.viewers) == 0
+
+        until(are_given_up, 60)  # the HTTP server holds an event or two for each
+
+
+def test_viewers_that_leave_free_their_places(server):
+    for _ in range(3):
+        with closing(watch(server)) as answer:
+            events = events_of(answer)
+            next(events)
+            assert len(server.viewers) == 1
+        until(lambda: len(server.viewers) == 0)
+
+
+def test_the_places_of_viewers_are_limited(server):
+    streams = [watch(server, peer=server.peer(server.admin.token)) for _ in range(MOST_VIEWERS)]
+    try:
+        assert {stream.status_code for stream in streams} == {200}
+        refused = server.admin.http.get(EVENTS)
+        assert kind_of(refused, 503) == "busy"
+        assert refused.headers["retry-after"]
+    finally:
+        for stream in streams:
+            stream.close()
+    with closing(watch(server)) as answer:
+        until(lambda: answer.status_code == 200)
+
+
+def test_the_newest_model_is_a_file_to_save(server):
+    peer = server.enrol()
+    for _ in range(2):
+        assert peer.send(peer.check_in(), ONES)["counted"]
+    assert peer.check_in()  # work from version 1, which is on disk then
+    answer = server.admin.http.get("/v1/admin/model")
+    assert answer.headers["content-disposition"] == 'attachment; filename="fedbuff-1.safetensors"'
+    assert answer.headers["cache-control"] == "no-store"
+    tensors = load(answer.content)
+    assert sum(tensor.numel() for tensor in tensors.values()) == LENGTH
+    # FedBuff subtracts the mean of two deltas of ones.
+    assert all(torch.equal(tensor.abs(), torch.ones_like(tensor)) for tensor in tensors.values())

@@ -1,0 +1,59 @@
+import json
+
+import pytest
+import torch
+
+from offbeat.algorithms import FedAsync, FedAvg, FedBuff
+from offbeat.service.live.state import live_state
+from offbeat.service.settings import ServerSettings
+from tests.service.conftest import running
+from tests.service.http_client import ONES
+
+
+def state_of(server, **settings):
+    state = live_state(server.service, ServerSettings(folder=server.folder, **settings))
+    return json.loads(json.dumps(state, allow_nan=False))
+
+
+def test_the_state_of_a_run(tmp_path):
+    make = lambda: FedBuff(buffer_size=2, concurrency=3)  # noqa: E731
+    with running(tmp_path / "server", make, lease_seconds=60.0, max_staleness=4, stop_versions=9) as server:
+        first, second, third = (server.enrol(name=name) for name in ("a", "b", "c"))
+        slow = third.check_in()
+        for peer in (first, second, first):
+            peer.send(peer.check_in(), ONES)
+        assert server.peer("oba_wrong").http.get("/v1/status").status_code == 401
+        state = state_of(server, lease_seconds=60.0)
+    status = {"algorithm": "fedbuff", "version": 1, "counted": 3, "enrolled": 3, "clients": 5, "assigned": 4}
+    assert status.items() <= state["status"].items()
+    assert (state["status"]["stop_versions"], state["lease_seconds"], state["allowed_staleness"]) == (9, 60.0, 4)
+    assert state["buffer"] == {"count": 1, "size": 2, "sealed": 0}
+    assert state["staleness"] == [[0, 3]]
+    assert state["refusals"] == {"unknown-token": 1}
+    (visit,) = state["visits"]["first"]
+    assert state["visits"]["total"] == 1
+    assert (visit["client"], visit["name"], visit["visit"], visit["staleness"]) == (2, "c", slow["number"], 1)
+    # Of the three clients, two, one and no updates have counted: (−2 · 0 + 0 · 1 + 2 · 2) / (3 · 3).
+    assert state["participation"] == {"curve": [[0, 2], [1, 1], [2, 0]], "gini": 4 / 9, "without": 1}
+    assert 0 < visit["lease_until"] <= server.service.engine.run.now + 60
+
+
+@pytest.mark.parametrize(
+    ("make", "size"), [(lambda: FedAvg(cohort=3), 3), (lambda: FedAsync(concurrency=2), None)], ids=["rounds", "none"]
+)
+def test_the_size_of_the_buffer(make, size, tmp_path):
+    with running(tmp_path / "server", make) as server:
+        state = state_of(server)
+    assert state["buffer"] == {"count": 0, "size": size, "sealed": 0}
+    assert state["status"]["stop_versions"] is state["lease_seconds"] is state["allowed_staleness"] is None
+
+
+def test_of_many_visits_those_are_shown_whose_leases_end_first(tmp_path):
+    make = lambda: FedBuff(buffer_size=50, concurrency=40)  # noqa: E731
+    with running(tmp_path / "server", make, clients=40, lease_seconds=60.0, model=torch.zeros(6)) as server:
+        peers = [server.enrol() for _ in range(25)]
+        visits = [peer.check_in() for peer in peers]
+        assert all(visits)
+        shown = state_of(server, lease_seconds=60.0)["visits"]
+    assert shown["total"] == 25
+    assert [visit["client"] for visit in shown["first"]] == list(range(20))

@@ -1,0 +1,146 @@
+"""A start that fails at any step is one line, and leaves no thread, socket or lock behind."""
+
+import errno
+import os
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from offbeat.algorithms import FedAsync
+from offbeat.errors import OffbeatError
+from offbeat.service.engine import start_up
+from offbeat.service.server import server as server_module
+from offbeat.service.store import store as store_module
+from tests.service.conftest import running
+
+STEPS = [
+    (store_module, "_close_to_others"),
+    (store_module, "open_database"),
+    (server_module.Store, "run_id"),
+    (server_module, "listen"),
+    (start_up, "load_checkpoint"),
+    (start_up, "Disk"),
+    (start_up, "LogWriter"),
+    (start_up, "Segments"),
+    (start_up, "Engine"),
+    (start_up, "clean_up"),
+    (start_up, "_resume_evaluations"),
+    (start_up, "CheckpointWriter"),
+    (start_up.CheckpointWriter, "write"),
+    (server_module, "Accounts"),
+    (server_module, "Uploads"),
+    (server_module, "_folder_token"),
+    (server_module, "Connections"),
+    (server_module, "make_app"),
+    (server_module, "HttpServer"),
+    (server_module, "CheckpointSchedule"),
+    (server_module, "EvaluationQueue"),
+    (server_module, "LeaseTimer"),
+    (server_module, "write_address"),
+    (server_module, "Listening"),
+]
+ERRORS = {
+    "full disk": OSError(errno.ENOSPC, "No space left on device"),
+    "locked": OperationalError("SELECT", None, sqlite3.OperationalError("database is locked")),
+    "other": OffbeatError("no"),
+}
+SETTINGS: dict[str, Any] = {"evaluate_every": 1, "evaluate_on_clients": 1, "evaluate_command": ["cat"]}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def first_server(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Run a server once: what the libraries open for the whole process is not a leak."""
+    with running(tmp_path_factory.mktemp("first") / "server"):
+        pass
+
+
+def held() -> tuple[set[str], set[str]]:
+    """Return the server's threads, and all sockets and files of its folder that are open."""
+    threads = {thread.name for thread in threading.enumerate() if thread.name.startswith(("log writer", "aggregator"))}
+    files: set[str] = set()
+    for path in Path("/proc/self/fd").iterdir():
+        try:
+            target = str(path.readlink())
+        except OSError:  # that of the listing itself
+            continue
+        if target.startswith("socket:") or "/server/" in target:
+            files.add(target)
+    return threads, files
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="looks at /proc")
+@pytest.mark.parametrize("problem", ERRORS)
+@pytest.mark.parametrize(("place", "name"), STEPS, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_failed_step_leaves_nothing(
+    place: object, name: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hit = False
+
+    def fail(*_: object, **__: object) -> None:
+        nonlocal hit
+        hit = True
+        raise ERRORS[problem]
+
+    before = held()
+    with monkeypatch.context() as patched:
+        patched.setattr(place, name, fail)
+        with pytest.raises(OffbeatError) as caught, running(tmp_path / "server", **SETTINGS):
+            pytest.fail("it started")
+    assert hit
+    assert "\n" not in str(caught.value)
+    threads, files = held()
+    assert threads <= before[0]
+    assert files <= before[1]
+    store = store_module.Store(tmp_path / "server")  # nobody holds the lock
+    store.close()
+
+
+def test_a_folder_after_a_failed_start_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place, name in STEPS[::4]:
+        with monkeypatch.context() as patched:
+            patched.setattr(place, name, lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "no")))
+            with pytest.raises(OffbeatError), running(tmp_path / "server", **SETTINGS):
+                pytest.fail("it started")
+    with running(tmp_path / "server", **SETTINGS) as server:
+        assert server.enrol().check_in() is not None
+
+
+def test_a_port_in_use_a_used_folder_and_another_run_are_one_line(tmp_path: Path) -> None:
+    with running(tmp_path / "server", config={"algorithm": "fedbuff"}) as server:
+        port = int(server.url.rpartition(":")[2])
+        busy = {"other": f"cannot listen at 127.0.0.1:{port}: it is in use", "server": "is in use by another server"}
+        for folder, words in busy.items():
+            with pytest.raises(OffbeatError, match=words) as caught, running(tmp_path / folder, port=port):
+                pytest.fail("it started")
+            assert "\n" not in str(caught.value)
+    other: dict[str, Any] = {"config": {"algorithm": "fedasync"}}
+    with (
+        pytest.raises(OffbeatError, match=r"a run with other settings \(algorithm\)"),
+        running(tmp_path / "server", FedAsync, **other),
+    ):
+        pytest.fail("it started")
+
+
+def test_a_database_that_another_program_locks_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(tmp_path / "server"):
+        pass
+    with closing(sqlite3.connect(tmp_path / "server" / "offbeat.sqlite", isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(OffbeatError, match="database is locked"), running(tmp_path / "server"):
+            pytest.fail("it started")
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs a user for whom permissions hold")
+def test_a_folder_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "server").mkdir(mode=0o000)
+    with (
+        pytest.raises(OffbeatError, match=r"folder .*: Permission denied"),
+        running(tmp_path / "server"),
+    ):
+        pytest.fail("it started")

@@ -1,0 +1,109 @@
+"""Counts of visits from records of the log, beside a plain account of each visit."""
+
+import random
+import sqlite3
+from contextlib import closing
+
+import sqlalchemy as sa
+
+from offbeat.service.store.database import LogRecord, log, open_database
+from offbeat.service.tally.client_tally import ClientTally
+from offbeat.service.tally.stored_tally import read_tally
+
+CLIENTS = 5
+
+
+def history(seed, length):
+    """Return records, and for each client its visits: what became of each, and the staleness of those that counted."""
+    numbers, records = random.Random(seed), []
+    visits = {client: [] for client in range(CLIENTS)}
+    while len(records) < length:
+        client = numbers.randrange(CLIENTS)
+        last = visits[client][-1][0] if visits[client] else "none"
+        is_open, number = last in ("working", "late"), len(records) + 1
+        match numbers.choice(["assign", "receive", "offer", "drop", "lapse", "renew"]):
+            case "assign":
+                if is_open:
+                    visits[client][-1] = ("lost", None)
+                visits[client].append(("working", None))
+                records.append(LogRecord(number, "assign", {"now": 0.0, "clients": [client]}))
+            case "receive" if is_open:
+                counts, staleness = numbers.random() < 0.7, numbers.randrange(9)
+                visits[client][-1] = ("counted", staleness) if counts else ("refused", None)
+                arguments = {"now": 0.0, "client": client, "visit": len(visits[client]) - 1}
+                records.append(LogRecord(number, "receive", arguments, "segment-1", outcome=[counts, staleness]))
+            case "offer" if is_open:
+                visits[client][-1] = ("refused", None)
+                records.append(LogRecord(number, "offer", {"now": 0.0, "client": client, "visit": 0}))
+            case "drop" if last == "working":
+                visits[client][-1] = ("late", None)
+                records.append(LogRecord(number, "drop", {"now": 0.0, "client": client, "visit": 0}))
+            case "lapse":
+                late = [other for other, all_of in visits.items() if all_of and all_of[-1][0] == "working"]
+                for other in late:
+                    visits[other][-1] = ("late", None)
+                records.append(LogRecord(number, "lapse", {"now": 0.0}, outcome=late))
+            case _:
+                pass
+    return records, visits
+
+
+def check(tally, visits):
+    for client, all_of in visits.items():
+        ends = [end for end, _ in all_of]
+        counted = [staleness for end, staleness in all_of if end == "counted"]
+        found = tally[client]
+        assert (found.visits, found.counted, found.refused) == (len(ends), len(counted), ends.count("refused"))
+        assert found.lost == ends.count("lost") + ends.count("late")
+        assert found.mean_staleness == (sum(counted) / len(counted) if counted else None)
+        assert (found.state == "working") == (ends[-1:] == ["working"])
+    assert tally.working() == [client for client, all_of in visits.items() if all_of and all_of[-1][0] == "working"]
+    assert list(tally.counted(CLIENTS)) == [tally[client].counted for client in range(CLIENTS)]
+    assert tally.total().visits == sum(map(len, visits.values()))
+
+
+def test_every_history_is_counted():
+    for seed in range(50):
+        records, visits = history(seed, 60)
+        tally = ClientTally()
+        for record in records:
+            tally.note(record)
+        check(tally, visits)
+
+
+def test_counts_are_those_of_the_log_wherever_they_were_saved(tmp_path):
+    for seed in range(10):
+        records, visits = history(seed, 40)
+        path, tally = tmp_path / f"{seed}.sqlite", ClientTally(clock=lambda: 9.5)
+        database = open_database(path)
+        with database.begin() as connection:
+            connection.execute(sa.insert(log), [record.row() for record in records])
+            tally.see(3)
+            for record in records[: 4 * seed]:
+                tally.note(record)
+                if record.number % 5 == 0:
+                    for statement in tally.statements():
+                        connection.execute(statement)
+            for statement in tally.statements():
+                connection.execute(statement)
+        database.dispose()
+        with closing(sqlite3.connect(path)) as opened:
+            found = read_tally(opened)
+        check(found, visits)
+        assert found.number == len(records)
+        assert (found[3].last_seen, found[4].last_seen) == (9.5, None)
+
+
+def test_records_of_earlier_versions_count_what_they_say():
+    tally = ClientTally()
+    tally.note(LogRecord(1, "assign", {"clients": [0, 1, 2]}))
+    tally.note(LogRecord(2, "receive", {"client": 0, "visit": 0}, "segment-1"))
+    tally.note(LogRecord(3, "receive", {"client": 1, "visit": 0}))
+    assert not tally.misses_losses
+    tally.note(LogRecord(4, "lapse", {}))
+    assert tally.misses_losses
+    assert (tally[0].counted, tally[0].mean_staleness, tally[1].refused) == (1, None, 1)
+    tally.note(LogRecord(5, "assign", {"clients": [0, 2]}))  # so that its last visit is lost
+    tally.note(LogRecord(6, "receive", {"client": 0, "visit": 1}, "segment-1", outcome=[True, 4]))
+    assert (tally[0].counted, tally[0].mean_staleness) == (2, 4.0)
+    assert (tally[2].visits, tally[2].lost) == (2, 1)
