@@ -46,6 +46,8 @@ class Case:
     """A round takes in all clients until the first of them is back, and nobody after that."""
     idle_versions: bool = False
     """There is a version at every tick, also if nothing came."""
+    arrival_groups: bool = False
+    """Clients that were heard wait for their group, which has a deadline."""
     delay_bound: float = math.inf
     """Updates of this staleness and more are not wanted."""
     also_broken: tuple[dict[str, Any], ...] = ()

@@ -1,11 +1,13 @@
 """The contract of every algorithm with its driver, for calls in any order.
 
 ``case`` is each of the CASES in the algorithms' tests in turn; single promises are in test_contract_basics.py. There
-are three kinds of algorithms:
+are four kinds of algorithms:
 
 - rounds: a client that was assigned in the open round is not assigned again in it; the round ends by ``receive``,
   ``drop`` or ``tick``, and takes all open work with it;
 - periods: all clients work except those that uploaded and may not return yet; only ``tick`` makes versions;
+- groups: all clients work except those that were heard and wait for their group; time passes with every call, and
+  groups have deadlines;
 - neither: a fixed number of clients work at a time, in the order in which they come; ``tick`` does nothing.
 """
 
@@ -63,7 +65,9 @@ class World:
         self.case, self.plan, self.same_state = case, plan, same_state
         self.algorithm, self.twin = case.started(), case.started()
         self.periods = self.algorithm.period is not None
-        self.rounds = self.algorithm.round is not None and not self.periods
+        self.groups = case.arrival_groups
+        self.rounds = self.algorithm.round is not None and not self.periods and not self.groups
+        self.now = 0.0
         self.open: dict[int, int] = {}
         self.lapsed: set[int] = set()
         self.had_turn: set[int] = set()  # who may not be assigned now
@@ -88,6 +92,8 @@ class World:
     def call(self, change: Callable[[Algorithm], Any]) -> Any:
         """Do the same to both; they answer alike."""
         opened = self.algorithm.round
+        self.now += self.groups
+        self.algorithm.now = self.twin.now = self.now
         answer, twins = change(self.algorithm), change(self.twin)
         assert answer == twins
         if self.algorithm.round != opened:
@@ -97,6 +103,8 @@ class World:
                 assert not self.had_turn
                 assert not (self.open and self.algorithm.wants_all)
                 self.open, self.lapsed = {}, set()
+        if self.groups:
+            self.had_turn = {client for client in range(self.case.clients) if not may_return(self.algorithm, client)}
         return answer
 
     def assign(self, client: int, choice: int) -> None:
@@ -150,7 +158,8 @@ class World:
         assert self.same_state(self.algorithm.state_dict(), before) is not expected
         assert not made or (expected and not self.periods)
         if expected and not self.rounds:
-            assert self.algorithm.slots() == slots + 1
+            freed = self.algorithm.slots() - slots
+            assert freed == 1 or (freed > 1 and made and self.groups)
             assert self.algorithm.wants(client, version) is self.wants(client, version)
 
     def broken(self, client: int, choice: int) -> None:
@@ -175,6 +184,13 @@ class World:
 
     def tick(self, client: int, choice: int) -> None:
         before, number, opened = self.algorithm.state_dict(), self.algorithm.version, self.algorithm.round
+        if self.groups:
+            is_due, waiting = self.algorithm.deadline() <= self.now + 1, len(self.had_turn)
+            makes = self.call(lambda algorithm: algorithm.tick())
+            assert makes is (len(self.had_turn) < waiting)
+            assert self.algorithm.version == number + makes
+            assert is_due or self.same_state(self.algorithm.state_dict(), before)
+            return
         if self.periods:
             ends, makes = True, self.case.idle_versions or len(self.had_turn) > 0
         else:
@@ -204,6 +220,7 @@ class World:
                 wanted = [version for version in range(algorithm.version + 1) if algorithm.wants(client, version)]
                 assert wanted == [version for version in range(algorithm.version + 1) if self.wants(client, version)]
         assert self.counted <= self.assigned
+        assert not self.groups or not self.had_turn & self.open.keys()
         assert self.same_state(self.algorithm.state_dict(), self.twin.state_dict())
 
 

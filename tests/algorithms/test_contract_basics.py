@@ -163,7 +163,7 @@ def test_an_impossible_plan_gives_no_work(case, same_state):
     [
         ("async_comm_sgd fadas fedavg fedbuff feddyn fedluck fednova ringmaster scaffold", ("delta", True, 1)),
         ("fedfa", ("delta", True, 5)),
-        ("port", ("delta", False, 1)),
+        ("fedcompass port", ("delta", False, 1)),
         ("ringleader", ("delta", False, math.inf)),
         ("ace ca2fl fedlaavg mifa", ("difference", True, 1)),
         ("fedasync sequential_sgd", ("params", False, 1)),

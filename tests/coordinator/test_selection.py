@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbeat.algorithms import Update
-from offbeat.coordinator.selection import POOLS, LongestAbsentPool, UniformPool
+from offbeat.coordinator.selection import POOLS, FastestPool, LongestAbsentPool, UniformPool
 
 
 def counted(client, version):
@@ -183,3 +183,22 @@ def test_a_pick_from_many_clients_takes_few_comparisons():
         client = pool.pick()
         pool.counted(counted(client, version))
     assert 0 < compared < 100 * 50
+
+
+# --- Fastest first. ---
+
+
+def test_the_fastest_comes_first_and_those_without_times_before_all():
+    pool = FastestPool(5, seed=1)
+    for client in range(5):
+        pool.add(client)
+    for client, step_seconds, upload_seconds in ((0, 0.5, 6.0), (1, 1.0, 4.0), (2, 2.0, 0.0), (4, None, None)):
+        update = counted(client, 0)._replace(steps=4, step_seconds=step_seconds, upload_seconds=upload_seconds)
+        pool.counted(update)
+    assert [pool.pick() for _ in range(5)] == [3, 4, 0, 1, 2]  # 2, 2 and 2 s a step
+    pool.add(1)
+    pool.add(2)
+    pool.counted(counted(1, 1)._replace(step_seconds=3.0))
+    restored = FastestPool(5, seed=1)
+    restored.load_state_dict(pool.state_dict())
+    assert [restored.pick() for _ in range(2)] == [2, 1]

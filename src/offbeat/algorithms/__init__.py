@@ -15,6 +15,7 @@ from offbeat.algorithms.fadas import FADAS
 from offbeat.algorithms.fedasync import FedAsync
 from offbeat.algorithms.fedavg import FedAvg
 from offbeat.algorithms.fedbuff import FedBuff
+from offbeat.algorithms.fedcompass import FedCompass
 from offbeat.algorithms.feddyn import FedDyn
 from offbeat.algorithms.fedfa import FedFa
 from offbeat.algorithms.fedlaavg import FedLaAvg
@@ -44,6 +45,7 @@ __all__ = [
     "FedAsync",
     "FedAvg",
     "FedBuff",
+    "FedCompass",
     "FedDyn",
     "FedFa",
     "FedLaAvg",

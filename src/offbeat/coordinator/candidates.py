@@ -120,16 +120,16 @@ class Candidates:
         if before is None or (number := self._algorithm.round) is None or number == before:
             return False
         self._round = number
-        had_turn, self._had_turn = self._had_turn, {}
-        for client in had_turn:
+        clients, self._had_turn = [*self._had_turn], {}
+        for opened in range(before + 1, number + 1):
+            for client in self._returning.pop(opened, ()):
+                del self._resting[client]
+                clients.append(client)
+        for client in clients:
             returns = self._algorithm.returns_in(client)
             if returns is not None and returns > number:
                 self._rest(client, returns)
             else:
-                self.put_back(client)
-        for opened in range(before + 1, number + 1):
-            for client in self._returning.pop(opened, ()):
-                del self._resting[client]
                 self.put_back(client)
         return True
 

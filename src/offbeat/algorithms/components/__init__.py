@@ -10,6 +10,7 @@ from offbeat.algorithms.components.buffers.aggregate import (
     Weight,
     WrongStepError,
 )
+from offbeat.algorithms.components.buffers.by_group import ByGroup
 from offbeat.algorithms.components.buffers.by_round import ByRound
 from offbeat.algorithms.components.buffers.client_means import ClientMeans
 from offbeat.algorithms.components.buffers.latest_of_each import LatestOfEach
@@ -17,6 +18,7 @@ from offbeat.algorithms.components.buffers.single_updates import Each
 from offbeat.algorithms.components.buffers.window import Window
 from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.hyper_parameters import Count, NotNegative, Positive, Share, Weighting
+from offbeat.algorithms.components.schedules.arrival_groups import ArrivalGroups
 from offbeat.algorithms.components.schedules.periodic import Periodic
 from offbeat.algorithms.components.schedules.rounds import Available, OverSelection, Rounds
 from offbeat.algorithms.components.schedules.schedule import Continuous, Schedule
@@ -30,7 +32,9 @@ from offbeat_client.number_checks import check_not_negative
 __all__ = [
     "Aggregate",
     "Algorithm",
+    "ArrivalGroups",
     "Available",
+    "ByGroup",
     "ByRound",
     "ClientMeans",
     "ClosedBuffer",

@@ -148,7 +148,10 @@ class Algorithm(Hooks[Schedule_co]):
         return self._refused_steps
 
     def returns_in(self, client: int) -> int | None:
-        """Return the round, open or later, in which the client may be assigned again."""
+        """Return the round, open or later, in which the client may be assigned again.
+
+        When that round opens, the answer may be a later one.
+        """
         return self.schedule.returns_in(client)
 
     def wrap(self, wrapper: Callable[["Algorithm[Any]"], Aggregate]) -> None:

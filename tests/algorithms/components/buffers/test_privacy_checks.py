@@ -28,6 +28,7 @@ REASONS = {
     "fedasync": "looks at single updates",
     "fedavg": EXAMPLES,
     "fedbuff": None,
+    "fedcompass": "looks at single updates",
     "feddyn": "keeps what it learned from a client",
     "fedfa": "puts an update into several sums, whose differences would show it",
     "fedlaavg": EXAMPLES,

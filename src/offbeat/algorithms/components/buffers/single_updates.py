@@ -32,7 +32,7 @@ class Each(Aggregate):
 
     def release(self, version: int) -> ClosedBuffer:
         entries = self._entries
-        closed = ClosedBuffer(version, lambda: _total(entries, self._run), count=self._count, entries=entries)
+        closed = ClosedBuffer(version, lambda: total_of(entries, self._run), count=self._count, entries=entries)
         self._empty()
         return closed
 
@@ -62,7 +62,8 @@ def stacked(vectors: list[Tensor], run: RunFacts) -> Tensor:
     return torch.stack(vectors) if vectors else torch.zeros(0, run.length, device=run.device)
 
 
-def _total(entries: list[Entry], run: RunFacts) -> Tensor:
+def total_of(entries: list[Entry], run: RunFacts) -> Tensor:
+    """Return Σ weight · vector, ``(d,)``."""
     total = run.zeros()
     for entry in entries:
         total.add_(entry.vector, alpha=entry.weight)
