@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from offbeat.cli.demo.demo_run import free_port
 from offbeat.errors import OffbeatError
-from offbeat.service.server.admin import status
+from offbeat.service.server.admin import live_status
 from offbeat_client import Fitted, Visit, run_client
 from offbeat_client.private_updates import public_key
 
@@ -124,7 +124,7 @@ class Service:
     def _wait(self, version: int) -> None:
         while True:
             with suppress(OffbeatError):  # it starts
-                if status(self._folder / "server")["version"] == version:
+                if live_status(self._folder / "server")["version"] == version:
                     return
             for name, process in self._processes.items():
                 if process.poll() is not None:

@@ -76,6 +76,7 @@ def test_a_run_is_paused_resumed_and_extended(offbeat: Command, tmp_path: Path) 
         assert offbeat("extend", str(folder), "4")[:2] == (0, "The run ends at version 4; it goes on\n")
         assert "may only grow" in offbeat("extend", str(folder), "3")[2]
         assert peers[0].check_in()
-    shown = offbeat("status", str(folder))[1]
+    code, shown, _ = offbeat("status", str(folder))
+    assert code == 3
     assert shown.startswith("server: stopped\n")
     assert "stop versions: 4\n" in shown

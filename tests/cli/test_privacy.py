@@ -72,7 +72,9 @@ class TestEpsilon:
     def test_nan_is_one_line(self, option: str, offbeat: Command) -> None:
         code, _, err = offbeat("privacy", "epsilon", *self.OPTIONS, option, "nan")
         assert code != 0
-        assert err == f"offbeat: Invalid value for '{option}': nan is not a number. See offbeat --help.\n"
+        assert (
+            err == f"offbeat: Invalid value for '{option}': nan is not a number. See offbeat privacy epsilon --help.\n"
+        )
 
     @pytest.mark.parametrize("mechanism", ["independent", "banded"])
     def test_json(self, offbeat: Command, mechanism: str) -> None:

@@ -55,7 +55,7 @@ def test_a_report_reads_the_trials(offbeat, folder):
     ("arguments", "line"),
     [
         (["no.toml", "--over", "local.lr=1:2"], "no such file: no.toml"),
-        (["tiny.toml"], "Missing option '--over'. See offbeat --help."),
+        (["tiny.toml"], "Missing option '--over'. See offbeat sweep --help."),
         (["tiny.toml", "--over", "local.lr=2:1"], "--over local.lr=2:1: the range is empty: "),
         (
             ["tiny.toml", "--over", "local.lr=1:2", "--algorithm", "fedbuf"],

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 from offbeat.config.toml_table import read_table
 from offbeat.errors import OffbeatError
 from offbeat.helper.roster import enrol, parse_roster
-from offbeat.service.server.admin import status
+from offbeat.service.server.admin import live_status
 from offbeat_client.privacy.signing_key import public_bytes
 from offbeat_client.private_updates import public_key
 from tests.e2e.server_process import Launcher, free_port, until
@@ -218,5 +218,5 @@ class PrivateService:
 
     def _status(self) -> dict[str, Any] | None:
         with suppress(OffbeatError):  # the server starts
-            return status(self._folder / "server")
+            return live_status(self._folder / "server")
         return None

@@ -142,9 +142,9 @@ class TestInterruption:
         written = []
         checkpoint = RunWriter.checkpoint
 
-        def count(self, state, real_seconds):
+        def count(self, state, real_seconds, processor_seconds):
             written.append(real_seconds)
-            checkpoint(self, state, real_seconds)
+            checkpoint(self, state, real_seconds, processor_seconds)
 
         monkeypatch.setattr(RunWriter, "checkpoint", count)
         monkeypatch.setattr(run_module, "_SHARE_OF_CHECKPOINTS", 1e9)
@@ -203,8 +203,8 @@ class TestCheckpoints:
             now[0] += 1.0
             return step(self)
 
-        def slow_checkpoint(self, state, real_seconds):
-            checkpoint(self, state, real_seconds)
+        def slow_checkpoint(self, state, real_seconds, processor_seconds):
+            checkpoint(self, state, real_seconds, processor_seconds)
             written.append(now[0])
             now[0] += 0.1 if len(written) < 5 else 3.0
 

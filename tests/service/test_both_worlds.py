@@ -64,6 +64,7 @@ def over_http(calls, make, folder):
                 # The server hears of it by its clock alone.
                 number = engine.log_writer.number
                 now = max(now, what["now"])
+                server.loop.call_soon_threadsafe(engine.run.alarm.ring)  # the timer sleeps by its own clock
                 until(lambda number=number: engine.log_writer.number > number)
                 continue
             now = max(now, math.nextafter(what["now"], 0.0))

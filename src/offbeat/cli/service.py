@@ -47,10 +47,16 @@ def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
     click.echo("Stopped; the same command resumes the run")
 
 
+_STOPPED = 3  # an exit code
+
+
 @click.command(epilog="\b\nExample:\n  offbeat status runs/service")
 @click.argument("folder", metavar="FOLDER", type=PATH)
-def status(folder: Path) -> None:
-    """Show the progress of the server with this FOLDER."""
+def status(folder: Path) -> int:
+    """Show the progress of the server with this FOLDER.
+
+    The exit code is 3 if no server runs there.
+    """
     from offbeat.service.server import admin
 
     now = admin.status(folder)
@@ -63,6 +69,7 @@ def status(folder: Path) -> None:
         click.echo(line)
     for line in [] if privacy is None else _privacy_lines(privacy):
         click.echo(line)
+    return _STOPPED if now.get("server") == "stopped" else 0
 
 
 def _client_evaluation_lines(summary: dict[str, Any]) -> Iterator[str]:

@@ -55,7 +55,7 @@ def test_a_folder_without_a_server_says_what_the_server_said(folders):
         now = admin.status(folder)
         assert now.pop("server") == "stopped"
         assert now.pop("run_seconds") > 0
-        assert now.pop("version") == (0 if name == "backup" else 1)  # the newest model that was copied
+        assert now.pop("saved_version") == (0 if name == "backup" else 1)  # the newest model that was copied
         assert now.items() <= status.items()
     assert (status["paused"], status["stop_versions"], status["lost"]) == (True, 7, 1)
 
@@ -70,7 +70,7 @@ def test_a_backup_that_can_only_be_read_is_read(folders, monkeypatch):
 
 def test_a_server_that_starts_is_not_taken_for_a_stopped_one(folders):
     folder = folders[0]["stopped"]
-    with FileLock(folder / "server.lock"), pytest.raises(OffbeatError, match="runs but does not answer"):
+    with FileLock(folder / "server.lock"), pytest.raises(OffbeatError, match="but does not answer"):
         admin.clients(folder)
     assert len(admin.clients(folder).clients) == 3
 
@@ -109,4 +109,4 @@ def test_the_folder_of_an_earlier_release_is_read(tmp_path):
     assert (client["visits"], client["counted"], client["mean_staleness"]) == (9, 9, None)
     assert (client["enrolled"], client["last_seen"], client["revoked"]) == (None, None, None)
     status = admin.status(folder)
-    assert (status["counted"], status["version"], status["finished"], status["paused"]) == (9, 2, False, False)
+    assert (status["counted"], status["saved_version"], status["finished"], status["paused"]) == (9, 2, False, False)

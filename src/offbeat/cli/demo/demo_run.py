@@ -16,7 +16,7 @@ from offbeat.data import load_dataset
 from offbeat.data.dataset import Dataset, MissingDataError
 from offbeat.errors import OffbeatError
 from offbeat.runs.interruption import InterruptedRunError, Interruption
-from offbeat.service.server.admin import status
+from offbeat.service.server.admin import live_status
 
 Say = Callable[[str], None]
 """Prints a line for the user."""
@@ -123,7 +123,7 @@ class DemoRun:
 
         def poll() -> bool:
             with suppress(OffbeatError):  # the server starts, or is too busy to answer
-                now.update(status(self._folder / "server"))
+                now.update(live_status(self._folder / "server"))
                 return is_reached(now)
             return False
 

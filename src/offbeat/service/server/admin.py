@@ -36,12 +36,17 @@ class NotListeningError(OffbeatError):
     """A server that does not answer at all."""
 
 
+def live_status(folder: Path) -> dict[str, Any]:
+    """Return the progress of a running server's run."""
+    return _ask(folder, "GET", "/v1/status")
+
+
 def status(folder: Path) -> dict[str, Any]:
     """Return the progress of a server's run, also of a stopped one and of a backup."""
     try:
-        return _ask(folder, "GET", "/v1/status")
-    except NotListeningError:
-        stopped_server.check_stopped(folder)
+        return live_status(folder)
+    except NotListeningError as error:
+        stopped_server.check_stopped(folder, str(error))
         return stopped_server.status(folder)
 
 
@@ -57,8 +62,8 @@ def clients(folder: Path) -> Clients:
     """Return the clients of a server, also of a stopped one and of a backup."""
     try:
         return Clients(True, _listed(folder))
-    except NotListeningError:
-        stopped_server.check_stopped(folder)
+    except NotListeningError as error:
+        stopped_server.check_stopped(folder, str(error))
         return Clients(False, stopped_server.clients(folder))
 
 
@@ -198,7 +203,7 @@ def _run(path: Path) -> ServerRun:
     except (sqlite3.Error, ValueError) as error:
         raise OffbeatError(f"cannot read {path}: {error}") from None
     try:
-        now = _ask(folder, "GET", "/v1/status")
+        now = live_status(folder)
     except OffbeatError:
         return ServerRun(folder, algorithm, max(numbers_of(folder / "models"), default=0), 0, listens=False)
     return ServerRun(folder, algorithm, now["version"], now["counted"], listens=True)

@@ -19,8 +19,8 @@ from offbeat.service.tally.listed_client import listed_client
 from offbeat.service.tally.stored_tally import has_table, read_tally
 
 
-def check_stopped(folder: Path) -> None:
-    """Raise ``OffbeatError`` if a server uses the folder."""
+def check_stopped(folder: Path, problem: str) -> None:
+    """Raise ``OffbeatError`` with ``problem`` if a server uses the folder."""
     path = folder / "server.lock"
     if not path.exists():
         return
@@ -28,7 +28,7 @@ def check_stopped(folder: Path) -> None:
         with FileLock(path, timeout=0):
             return
     except Timeout:
-        raise OffbeatError(f"the server of {folder} runs but does not answer: try again later") from None
+        raise OffbeatError(f"a server uses {folder} but does not answer: {problem}") from None
     except OSError:  # a folder that can only be read
         return
 
@@ -53,8 +53,8 @@ def clients(folder: Path) -> list[dict[str, Any]]:
 def status(folder: Path) -> dict[str, Any]:
     """Return the progress at the end of the log, with the keys of ``Status``.
 
-    The version is that of the newest model in the folder; a server that replays the log may come to a newer one. Keys
-    of which the folder does not hold the values are left out.
+    ``saved_version`` is that of the newest model in the folder: a server that replays the log may come to a newer one.
+    Keys of which the folder does not hold the values are left out.
     """
     version = max(numbers_of(folder / "models"), default=0)
     with _database(folder) as database:
@@ -67,9 +67,9 @@ def status(folder: Path) -> dict[str, Any]:
         return {
             "server": "stopped",
             "algorithm": config.get("algorithm", {}).get("algorithm", "?"),
-            "version": version,
+            "saved_version": version,
             "stop_versions": None if end == math.inf else end,
-            "finished": version >= end,
+            **({"finished": True} if version >= end else {}),
             "paused": values.get(PAUSED) == "1",
             "enrolled": enrolled,
             "clients": config.get("service", {}).get("clients"),
