@@ -54,7 +54,8 @@ def status(folder: Path) -> dict[str, Any]:
     """Return the progress at the end of the log, with the keys of ``Status``.
 
     The version is that of the newest model in the folder; a server that replays the log may come to a newer one. Keys
-    of which the folder does not hold the values are left out.
+    of which the folder does not hold the values are left out, and so is ``finished`` if a metric may have ended the
+    run.
     """
     version = max(numbers_of(folder / "models"), default=0)
     with _database(folder) as database:
@@ -64,12 +65,14 @@ def status(folder: Path) -> dict[str, Any]:
         last = database.execute("SELECT arguments FROM log ORDER BY number DESC LIMIT 1").fetchone()
         config = json.loads(values.get("config", "{}"))
         end = max(stop_versions(config), int(values.get(STOP_VERSIONS, 0)))
+        stop = config.get("stop", {})
+        is_known = version >= end or not stop.keys() & {"target", "patience"}
         return {
             "server": "stopped",
             "algorithm": config.get("algorithm", {}).get("algorithm", "?"),
             "version": version,
             "stop_versions": None if end == math.inf else end,
-            "finished": version >= end,
+            **({"finished": version >= end} if is_known else {}),
             "paused": values.get(PAUSED) == "1",
             "enrolled": enrolled,
             "clients": config.get("service", {}).get("clients"),
