@@ -102,8 +102,9 @@ class Accounts:
             raise Refusal("no-token", f"send Authorization: Bearer {PREFIXES[kind]}…", _CHALLENGE)
         account = self._account(token)
         if account is None:
-            looks: Kind = next((one for one, prefix in PREFIXES.items() if token.startswith(prefix)), kind)
-            raise Refusal("unknown-token", f"this server does not know the token: {_IF_UNKNOWN[looks]}", _CHALLENGE)
+            alike = [other for other, prefix in PREFIXES.items() if token.startswith(prefix)]
+            advice = _IF_UNKNOWN[alike[0] if alike else kind]
+            raise Refusal("unknown-token", f"this server does not know the token: {advice}", _CHALLENGE)
         if account.kind != kind:
             raise Refusal("foreign-token", f"this is the {account.kind}'s token, a {kind} token is needed")
         match account.state(self._clock()):
