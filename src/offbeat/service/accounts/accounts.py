@@ -20,7 +20,7 @@ _REMEDIES: dict[Kind, str] = {
     "client": "ask for a new enrolment token, and enrol again in another folder",
     "admin": "delete admin-token in the server's folder and start the server again, which makes another one",
 }
-_IF_UNKNOWN: dict[Kind, str] = {
+_IF_UNKNOWN: dict[str, str] = {
     "enrolment": "ask for a new enrolment token",
     "client": "enrol again",
     "admin": "take the one in the file admin-token of the server's folder",
