@@ -41,12 +41,17 @@ def test_a_refused_token_leaves_no_file(offbeat: Command, tmp_path: Path, monkey
 
 def test_only_a_valid_token_expires(offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     token = {"id": "a", "kind": "enrolment", "state": "valid", "uses": 3, "expires_seconds": 5400.0, "name": "ward 3"}
-    others = [{"id": "b", "state": "revoked"}, {"id": "c", "uses": None, "expires_seconds": None, "name": ""}]
+    others = [
+        {"id": "b", "state": "revoked"},
+        {"id": "c", "uses": None, "expires_seconds": None, "name": ""},
+        {"id": "d", "name": "\x1b[2J"},
+    ]
     monkeypatch.setattr(admin, "tokens", lambda _: [token, *(token | other for other in others)])
     assert offbeat("tokens", "server")[1].splitlines() == [
         "a: enrolment, valid, 3 uses left, expires in 1.5 hours, ward 3",
         "b: enrolment, revoked, 3 uses left, ward 3",
         "c: enrolment, valid",
+        "d: enrolment, valid, 3 uses left, expires in 1.5 hours, \\x1b[2J",
     ]
 
 

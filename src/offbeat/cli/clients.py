@@ -10,6 +10,7 @@ import click
 
 from offbeat.cli.default_group import DefaultGroup
 from offbeat.cli.options import PATH
+from offbeat.cli.terminal_text import visible
 
 _FOLDER = click.argument("folder", metavar="FOLDER", type=PATH)
 _HEAD = (
@@ -95,14 +96,9 @@ def _row(client: dict[str, Any]) -> tuple[str, ...]:
         *(f"{client[name]:,}" for name in ("visits", "counted", "refused", "lost")),
         "-" if staleness is None else f"{staleness:.2f}",
         "yes" if client["revoked"] == 0 else _time(client["revoked"]),
-        "".join(map(_visible, client["name"])),
+        visible(client["name"]),
     )
 
 
 def _time(seconds: float | None) -> str:
     return "-" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
-
-
-def _visible(character: str) -> str:
-    """Return a character, or its escape if it could change the terminal."""
-    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")

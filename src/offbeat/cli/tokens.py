@@ -8,6 +8,7 @@ import click
 
 from offbeat.cli.default_group import DefaultGroup
 from offbeat.cli.options import PATH
+from offbeat.cli.terminal_text import visible
 from offbeat.errors import OffbeatError
 
 
@@ -40,7 +41,7 @@ def show(folder: Path) -> None:
             parts.append(f"{token['uses']} uses left")
         if token["state"] == "valid" and token["expires_seconds"] is not None:
             parts.append(f"expires in {token['expires_seconds'] / 3600:.1f} hours")
-        click.echo(f"{token['id']}: {', '.join([*parts, *filter(None, [token['name']])])}")
+        click.echo(f"{token['id']}: {', '.join([*parts, *filter(None, [visible(token['name'])])])}")
 
 
 @click.command(

@@ -1,4 +1,5 @@
 import time
+from functools import partial
 
 import pytest
 
@@ -30,6 +31,13 @@ def test_an_unknown_token_is_refused(token, accounts, refused):
     enrol(accounts)
     assert refused(accounts.check, token, "client") == "unknown-token"
     assert refused(accounts.check_any, token, may_have_ended=True) == "unknown-token"
+
+
+@pytest.mark.parametrize(("prefix", "advice"), [("oba_", "file admin-token"), ("obe_", "ask for"), ("", "enrol again")])
+def test_the_advice_for_an_unknown_token_fits_its_kind(prefix, advice, accounts):
+    for check in (lambda token: accounts.check(token, "client"), partial(accounts.check_any, may_have_ended=True)):
+        with pytest.raises(Refusal, match=advice):
+            check(prefix + 43 * "a")
 
 
 def test_a_missing_token_and_one_of_another_kind_are_refused(accounts, refused):

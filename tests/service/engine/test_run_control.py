@@ -3,6 +3,10 @@
 import time
 from pathlib import Path
 
+import pytest
+
+from offbeat.errors import OffbeatError
+from offbeat.service.server import admin
 from tests.service.client_evaluation.peers import answer, check_in, clients_of, make_versions, serving
 from tests.service.http_client import until
 
@@ -27,6 +31,9 @@ def test_a_full_disk_refuses_a_pause_and_changes_nothing(tmp_path: Path) -> None
         served.service.engine.disk.mark_full("no space")
         for path, body in (("pause", None), ("resume", None), ("extend", {"versions": 10**6})):
             assert served.admin.http.post(f"/v1/admin/{path}", json=body).status_code == 503
+        with pytest.raises(OffbeatError, match="disk cannot be written") as refused:
+            admin.set_paused(tmp_path / "server", is_paused=True)
+        assert "start it" not in str(refused.value)
         assert not served.service.engine.run.is_paused
         until(lambda: served.admin.http.post("/v1/admin/pause").status_code == 200)
         assert served.service.engine.run.is_paused

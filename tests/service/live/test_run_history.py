@@ -76,6 +76,20 @@ def test_evaluations_are_bounded_and_hold_finite_numbers():
     assert history.evaluations[-1].version >= 3 * run_history.MOST_EVALUATIONS - 2
 
 
+def test_the_evaluations_of_a_long_run_are_thinned_evenly_and_the_newest_is_kept():
+    history = RunHistory()
+    total = 10 * run_history.MOST_EVALUATIONS
+    for version in range(3, 3 * total + 1, 3):  # on the server and on clients in turn
+        history.note_evaluation(version, {"accuracy": 0.5})
+        history.note_evaluation(version, {"client_accuracy": 0.5})
+        assert history.evaluations[-1].version == version
+    assert len(history.evaluations) <= run_history.MOST_EVALUATIONS
+    for name in ("accuracy", "client_accuracy"):
+        versions = [one.version for one in history.evaluations if name in one.values]
+        steps = [second - first for first, second in itertools.pairwise([0, *versions])]
+        assert max(steps) <= 3 * 64  # of 20,480 versions at least 320, also at the beginning
+
+
 def test_what_lies_between_two_numbers_is_neither_missed_nor_repeated():
     history, coordinator = RunHistory(), Coordinator()
     for coordinator.version in (1, 2, 3):

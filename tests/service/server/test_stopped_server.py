@@ -60,6 +60,19 @@ def test_a_folder_without_a_server_says_what_the_server_said(folders):
     assert (status["paused"], status["stop_versions"], status["lost"]) == (True, 7, 1)
 
 
+def test_a_run_that_a_metric_may_have_ended_is_not_said_to_go_on(tmp_path):
+    config = {**CONFIG, "stop": {"versions": 2, "target": 0.9}}
+    make = lambda: FedBuff(buffer_size=1, concurrency=4)  # noqa: E731
+    with running(tmp_path / "server", make, stop_versions=2, config=config) as server:
+        peer = server.enrol()
+        assert peer.send(peer.check_in(), ONES)["counted"]
+        shutil.copytree(server.folder, tmp_path / "before")
+        (tmp_path / "before/url").unlink()
+        assert "finished" not in admin.status(tmp_path / "before")
+        assert peer.send(peer.check_in(), ONES)["counted"]
+    assert admin.status(tmp_path / "server")["finished"]
+
+
 def test_a_backup_that_can_only_be_read_is_read(folders, monkeypatch):
     backup = folders[0]["backup"]
     before = sorted(path.name for path in backup.iterdir())
@@ -109,4 +122,5 @@ def test_the_folder_of_an_earlier_release_is_read(tmp_path):
     assert (client["visits"], client["counted"], client["mean_staleness"]) == (9, 9, None)
     assert (client["enrolled"], client["last_seen"], client["revoked"]) == (None, None, None)
     status = admin.status(folder)
-    assert (status["counted"], status["saved_version"], status["finished"], status["paused"]) == (9, 2, False, False)
+    assert (status["counted"], status["saved_version"], status["paused"]) == (9, 2, False)
+    assert "finished" not in status

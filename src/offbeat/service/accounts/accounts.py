@@ -20,6 +20,11 @@ _REMEDIES: dict[Kind, str] = {
     "client": "ask for a new enrolment token, and enrol again in another folder",
     "admin": "delete admin-token in the server's folder and start the server again, which makes another one",
 }
+_IF_UNKNOWN: dict[str, str] = {
+    "enrolment": "ask for a new enrolment token",
+    "client": "enrol again",
+    "admin": "take the one in the file admin-token of the server's folder",
+}
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 _UNKNOWN_TIME = 0.0
 
@@ -97,7 +102,9 @@ class Accounts:
             raise Refusal("no-token", f"send Authorization: Bearer {PREFIXES[kind]}…", _CHALLENGE)
         account = self._account(token)
         if account is None:
-            raise Refusal("unknown-token", "this server does not know the token: enrol again", _CHALLENGE)
+            alike = [other for other, prefix in PREFIXES.items() if token.startswith(prefix)]
+            advice = _IF_UNKNOWN[alike[0] if alike else kind]
+            raise Refusal("unknown-token", f"this server does not know the token: {advice}", _CHALLENGE)
         if account.kind != kind:
             raise Refusal("foreign-token", f"this is the {account.kind}'s token, a {kind} token is needed")
         match account.state(self._clock()):

@@ -36,8 +36,8 @@ T = TypeVar("T", Point, Evaluated)
 class RunHistory:
     """The versions over time, the staleness of counted updates, and the evaluations.
 
-    Its size is bounded: of long runs it keeps every second version, then every fourth, and so on, and likewise the
-    evaluations. A replay of the coordinator's calls makes the same versions and counts again.
+    Its size is bounded: of long runs it keeps every second version, then every fourth, and so on, and likewise of the
+    evaluations, except the newest. A replay of the coordinator's calls makes the same versions and counts again.
 
     Args:
         state: From ``state_dict``; None for a new run, or one of an earlier version of Offbeat.
@@ -100,7 +100,7 @@ class RunHistory:
             return
         self.evaluations.append(Evaluated(self._next(), version, numbers))
         if len(self.evaluations) > MOST_EVALUATIONS:
-            self.evaluations = self.evaluations[1::2]
+            self.evaluations = _thinned(self.evaluations)
 
     def between(self, number: int, last: int) -> dict[str, Any]:
         """Return the entries after ``number`` up to ``last``, as plain values."""
@@ -118,6 +118,18 @@ class RunHistory:
 def _between(entries: Sequence[T], number: int, last: int) -> Sequence[T]:
     begin, end = (bisect_right(entries, bound, key=lambda entry: entry.number) for bound in (number, last))
     return entries[begin:end]
+
+
+def _thinned(evaluations: Sequence[Evaluated]) -> list[Evaluated]:
+    """Return the evaluations of every 2^k-th version, and the newest.
+
+    At most half of ``MOST_EVALUATIONS`` are left. A version's evaluations on the server and on clients stay together.
+    """
+    kept, stride = list(evaluations), 1
+    while len(kept) > MOST_EVALUATIONS // 2:
+        stride *= 2
+        kept = [one for one in evaluations if one.version % stride == 0 or one is evaluations[-1]]
+    return kept
 
 
 def _is_number(value: object) -> bool:

@@ -26,7 +26,7 @@ def live_state(service: Service, settings: ServerSettings) -> dict[str, Any]:
         "staleness": sorted(engine.run.history.staleness.items()),
         "buffer": _buffer(coordinator.algorithm),
         "visits": _visits(service),
-        "participation": participation(_counted(service)),
+        "participation": participation(service.engine.tally.counted(len(service.accounts))),
         "refusals": service.metrics.refusals_by_kind(),
     }
 
@@ -38,12 +38,6 @@ def _buffer(algorithm: Algorithm) -> dict[str, Any]:
     """
     size = getattr(algorithm, "buffer_size", None) or getattr(algorithm, "cohort", None)
     return {"count": algorithm.buffer.count, "size": size, "sealed": len(algorithm.sealed)}
-
-
-def _counted(service: Service) -> list[int]:
-    """Return the counted updates of each client that has enrolled."""
-    tally = service.engine.tally
-    return [tally[client].counted for client in range(len(service.accounts))]
 
 
 def _visits(service: Service) -> dict[str, Any]:

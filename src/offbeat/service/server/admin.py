@@ -8,7 +8,6 @@ import re
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -149,7 +148,7 @@ def _ask(folder: Path, method: str, path: str, body: dict[str, Any] | None = Non
     headers = {"Authorization": f"Bearer {token}"}
     try:
         answer = httpx.request(method, f"{url}{path}", json=body, headers=headers, verify=trust(folder), timeout=10)
-        if HTTPStatus.BAD_REQUEST <= answer.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
+        if answer.headers.get("content-type") == "application/problem+json":
             raise OffbeatError(answer.json()["detail"])
         answer.raise_for_status()
         return answer.json() if answer.content else {}

@@ -4,7 +4,8 @@ import json
 import time
 from array import array
 from collections.abc import Callable, Iterable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -123,7 +124,7 @@ class ClientTally:
 
     def statements(self) -> list[sa.Executable]:
         """Return the changes of the database since the last call."""
-        rows = [[client, *astuple(self._counts[client])] for client in sorted(self._changed)]
+        rows = [[client, *_values_of(self._counts[client])] for client in sorted(self._changed)]
         self._changed.clear()
         return [
             sa.text(_UPSERT).bindparams(rows=json.dumps(rows)),
@@ -171,7 +172,10 @@ class ClientTally:
         return self._counts.setdefault(client, Counts())
 
 
-COLUMNS = ("client", *(field.name for field in fields(Counts)))
+_FIELDS = tuple(field.name for field in fields(Counts))
+COLUMNS = ("client", *_FIELDS)
+
+_values_of = attrgetter(*_FIELDS)  # `astuple` copies each value, which takes a second for 100,000 clients
 
 _SUMMED = ("visits", "counted", "refused", "lost", "measured", "staleness_sum")
 _VALUES = ", ".join(f"json_extract(value, '$[{index}]')" for index in range(len(COLUMNS)))

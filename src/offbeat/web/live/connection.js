@@ -45,7 +45,8 @@ export class Connection {
     return {name: name ? name[1] : "model.safetensors", blob: await answer.blob()};
   }
 
-  // Calls on.event(data) for each event, on.connected() and on.lost(seconds); returns the RefusedError that ends it.
+  // Calls on.event(data) for each event, on.connected() and on.lost(seconds, problem); returns the
+  // RefusedError that ends it. The problem is the server's, or null if it does not answer.
   async follow(on) {
     let pause = FIRST_PAUSE, last = "";
     while (!this.ended.signal.aborted) {
@@ -54,6 +55,7 @@ export class Connection {
       const giveUp = () => attempt.abort();
       this.ended.signal.addEventListener("abort", giveUp);
       const stopWatching = onceHidden(giveUp);
+      let problem = null;
       let silence = setTimeout(giveUp, SILENCE);
       try {
         const headers = {Accept: "text/event-stream", ...(last ? {"Last-Event-ID": last} : {})};
@@ -71,14 +73,15 @@ export class Connection {
           last = id ?? last;
         }
       } catch (error) {
-        if (!(error instanceof RefusedError) && !(error instanceof TypeError) && error.name !== "AbortError") throw error;
+        if (error instanceof RefusedError) problem = error.message;
+        else if (!(error instanceof TypeError) && error.name !== "AbortError") throw error;
       } finally {
         clearTimeout(silence);
         stopWatching();
         this.ended.signal.removeEventListener("abort", giveUp);
       }
       if (this.ended.signal.aborted) break;
-      on.lost(pause / 1000);
+      on.lost(pause / 1000, problem);
       await new Promise(done => setTimeout(done, pause * (0.8 + 0.4 * Math.random())));
       pause = Math.min(2 * pause, LAST_PAUSE);
     }

@@ -18,6 +18,7 @@ export function question({title, text, yes, field = null}) {
     input.value = field.value;
   }
   dialog.returnValue = "no";
+  byId("ask-no").onclick = () => dialog.close("no");
   dialog.showModal();
   if (field) input.select();
   return new Promise(done => dialog.addEventListener("close", () => {

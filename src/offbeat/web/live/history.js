@@ -17,8 +17,7 @@ export class History {
     this.versions.push(...entries.versions);
     this.evaluations.push(...entries.evaluations);
     for (const name of ["versions", "evaluations"]) {
-      const all = this[name];
-      if (all.length > MOST) this[name] = all.filter((_, place) => place % 2 === 0 || place === all.length - 1);
+      if (this[name].length > MOST) this[name] = thinned(this[name], name === "versions" ? 1 : 0);
     }
     return entries.whole || entries.versions.length + entries.evaluations.length > 0;
   }
@@ -56,6 +55,15 @@ export class History {
     const [[from, first], [to, last]] = [versions[low], versions[high]];
     return last === first ? to : from + (to - from) * (version - first) / (last - first);
   }
+}
+
+// At most half of the entries that are kept: those of every 2^k-th version, and the newest.
+function thinned(all, column) {
+  let kept = all;
+  for (let stride = 2; kept.length > MOST / 2; stride *= 2) {
+    kept = all.filter((entry, place) => entry[column] % stride === 0 || place === all.length - 1);
+  }
+  return kept;
 }
 
 function rank(name) {

@@ -19,11 +19,13 @@ export class RunActions {
   }
 
   async pause() {
-    const isPaused = this.state?.status.paused;
+    if (!this.state) return;  // the button may still say what held before the sign-in
+    const isPaused = this.state.status.paused;
     await this.act(isPaused ? "v1/admin/resume" : "v1/admin/pause", undefined, isPaused ? "The run goes on" : "The run is paused");
   }
 
   async extend() {
+    if (!this.state) return;
     const stop = this.state.status.stop_versions;
     const versions = await question({
       title: "Extend the run", text: `It ends at version ${plain(stop)} now. It may only be made longer.`, yes: "Extend",

@@ -45,7 +45,7 @@ async function enter(token) {
       panels.take(message);
       if (message.state.status) parts[0].take(message.state);
     },
-    lost: seconds => connected(false, `The server does not answer; trying again${seconds > 1 ? " every few seconds" : ""}`),
+    lost: (seconds, problem) => connected(false, `${problem ?? "The server does not answer"}; trying again${seconds > 1 ? " every few seconds" : ""}`),
   });
   if (refused && mine === connection) askForToken(refused.message);
 }
@@ -62,7 +62,9 @@ function begin(token) {
 function connected(isConnected, text) {
   byId("connection").classList.toggle("lost", !isConnected);
   write(byId("connection"), text);
-  if (!parts.length) write(byId("sign-in-problem"), isConnected ? "" : text);
+  if (parts.length) return;
+  byId("sign-in").hidden = isConnected;  // else a page with a token that it knows would stay empty
+  write(byId("sign-in-problem"), isConnected ? "" : text);
 }
 
 // Carries an action out, and says what came of it; returns the answer, or null if it is refused.

@@ -60,6 +60,13 @@ def audited(server):
 
 def test_a_site_is_renamed(page, served):
     press(page, "Rename ward-1")
+    page.find("#ask-value").send_keys("ward one", Keys.ENTER)
+    done(page, "Renamed to ward one")
+    eventually(lambda: cells(page, 1)[0].startswith("ward one"))
+    press(page, "Rename ward one")
+    press(page, "Cancel")
+    assert not page.find("#ask").get_attribute("open")
+    press(page, "Rename ward one")
     answer(page, "North wing")
     done(page, "Renamed to North wing")
     eventually(lambda: cells(page, 1)[0].startswith("North wing"))

@@ -1,8 +1,11 @@
 """The live page in real Chromium: what it draws, and what it refuses."""
 
+import itertools
+
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+from offbeat.service.live import viewers
 from tests.service.live.page.conftest import cells, eventually, federation, sign_in, tile
 
 NAMES = ["Aachen", "Bergen", "Coimbra"]
@@ -69,6 +72,31 @@ def test_a_wrong_token_is_refused_and_forgotten(page, trained):
     assert page.find("#sign-in").is_displayed()
     page.driver.refresh()
     assert not page.find("#page").is_displayed()
+
+
+def test_a_page_that_gets_no_place_says_why(page, trained, monkeypatch):
+    monkeypatch.setattr(viewers, "MOST_VIEWERS", 0)
+    page.visit(f"{trained.url}/#token={trained.admin.token}")
+    eventually(lambda: "live pages are open already" in page.find("#sign-in-problem").text)
+    monkeypatch.undo()
+    eventually(lambda: page.find("#connection").text == "Live")
+    assert not page.find("#sign-in").is_displayed()
+
+
+def test_a_page_that_stays_open_keeps_both_kinds_of_evaluations_and_the_beginning(page, trained):
+    page.visit(f"{trained.url}/")
+    kept = page.run("""
+        return import("/live/history.js").then(({History}) => {
+          const history = new History();
+          for (let version = 1; version <= 20000; version++) {
+            history.take({versions: [], evaluations: [[version, {accuracy: 0.5}], [version, {client_accuracy: 0.5}]]});
+          }
+          return ["accuracy", "client_accuracy"].map(name => history.series(name, "version").map(point => point.x));
+        });""")
+    for versions in kept:
+        assert 300 < len(versions) <= 4096
+        assert max(second - first for first, second in itertools.pairwise([0, *versions])) <= 64
+        assert versions[-1] == 20000
 
 
 def test_it_draws_the_run(page, trained):

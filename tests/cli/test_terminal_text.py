@@ -1,0 +1,5 @@
+from offbeat.cli.terminal_text import visible
+
+
+def test_characters_that_could_change_the_terminal_are_escaped():
+    assert visible("Köln 東京 \x1b[2J\u202e\n") == "Köln 東京 \\x1b[2J\\u202e\\n"
