@@ -73,6 +73,18 @@ def effect_text(finding: Finding) -> str:
     return finding.effect.text if finding.effect is not None and finding.effect.text else "–"
 
 
+def limit_text(finding: Finding) -> str:
+    """Return the limit that the claim sets to its effect; empty if unknown."""
+    effect = finding.effect
+    if effect is None or not effect.text:
+        return ""
+    scale = 100 if effect.text.endswith("points") else 1
+    low, high = (None if bound is None else f"{scale * bound:.3g}" for bound in effect.allowed)
+    if low is not None and high is not None:
+        return f"{low} to {high}"
+    return f"≤{high}" if high is not None else f"≥{low}"
+
+
 def verdict_text(finding: Finding) -> str:
     """Return the verdict; the obstacle in parentheses if it is open."""
     return f"open ({finding.obstacle})" if finding.verdict == "open" and finding.obstacle else finding.verdict
