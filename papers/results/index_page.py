@@ -50,9 +50,9 @@ def index_page(
         "test counts once.\n",
         *table(("", *(CLASS_NAMES[evidence] for evidence in EVIDENCE)), rows),
         _RULES,
-        "The tables list the main claims: the claim's limit, the effect with its 95 % interval (`×`: ratio of the sides) and n in the "
-        f"tests that decide the verdict; last, how many tests are {'/'.join(WORDS)}. In the charts a dot is a test: its "
-        "effect's distance from the limit, in half-widths of the interval.\n",
+        "The tables list the main claims: the claim's limit, the effect with its 95 % interval (`×`: ratio of the sides) "
+        f"and n in the tests that decide the verdict; last, how many tests are {'/'.join(WORDS)}. In the charts a dot "
+        "is a test: its effect's distance from the limit, in half-widths of the interval.\n",
     ]
     for page, group in papers.items():
         lines += [
@@ -64,9 +64,9 @@ def index_page(
             ),
         ]
     lines += [
-        f"[{CLAIMS}]({CLAIMS}) has all claims with p-values, cost and the numbers of each seed, [{SETTINGS}]({SETTINGS})",
-        "settings and tuning. `python -m papers --pages docs/results` writes the pages from `ledger.json`, byte for",
-        "byte.\n",
+        f"[{CLAIMS}]({CLAIMS}) has all claims with p-values, cost and the numbers of each seed,",
+        f"[{SETTINGS}]({SETTINGS}) settings and tuning. `python -m papers --pages docs/results` writes the pages from",
+        "`ledger.json`, byte for byte.\n",
     ]
     names = [f"- {scale} scale: {', '.join(dict.fromkeys(names))}" for scale, names in missing.items() if names]
     return "\n".join([*lines, *folded("Not run yet", [*names, ""] if names else [])])
