@@ -50,9 +50,9 @@ def index_page(
         "test counts once.\n",
         *table(("", *(CLASS_NAMES[evidence] for evidence in EVIDENCE)), rows),
         _RULES,
-        "The tables list the main claims: the claim's limit, the effect with its 95 % interval (`×`: ratio of the sides) "
-        f"and n in the tests that decide the verdict; last, how many tests are {'/'.join(WORDS)}. In the charts a "
-        "dot is a test: its effect's distance from the limit, in half-widths of the interval.\n",
+        "The tables list the main claims: the claim's limit, the effect with its 95 % interval (`×`: ratio of the "
+        f"sides) and n in the tests that decide the verdict; last, how many tests are {'/'.join(WORDS)}. In the "
+        "charts a dot is a test: its effect's distance from the limit, in half-widths of the interval.\n",
     ]
     for page, group in papers.items():
         lines += [

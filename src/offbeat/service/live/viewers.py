@@ -88,7 +88,7 @@ class Viewers:
             began = time.perf_counter()
             try:
                 state, number, seconds = self._state(), self._history.number, self._now()
-            except Exception as error:  # it must not stop the server
+            except Exception as error:  # it must not keep clients from their work
                 event("live_page_failed", logging.ERROR, problem=repr(error))
                 state, number, seconds = {"problem": "the live page fails: see the log"}, self._durable, self._now()
             took = time.perf_counter() - began

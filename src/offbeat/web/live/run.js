@@ -20,13 +20,13 @@ export class RunActions {
 
   async pause() {
     const isPaused = this.state?.status.paused;
-    await this.act(isPaused ? "v1/admin/resume" : "v1/admin/pause", undefined, isPaused ? "The run goes on" : "The run is paused");
+    await this.act(isPaused ? "v1/admin/resume" : "v1/admin/pause", undefined, isPaused ? "The run is resumed" : "The run is paused");
   }
 
   async extend() {
     const stop = this.state.status.stop_versions;
     const versions = await question({
-      title: "Extend the run", text: `It ends at version ${plain(stop)} now. It may only be made longer.`, yes: "Extend",
+      title: "Extend the run", text: `The run ends at version ${plain(stop)}. Only a later version is possible.`, yes: "Extend",
       field: {label: "Ends at version", value: 2 * stop, attributes: {type: "number", min: stop + 1, max: 2 ** 53 - 1, step: 1}},
     });
     if (versions === null) return;
@@ -44,7 +44,7 @@ export class RunActions {
       setTimeout(() => URL.revokeObjectURL(url), 60000);
       write(byId("done"), `Downloaded ${name}`);
     } catch (error) {
-      write(byId("done"), `The model is not downloaded: ${error.message}`);
+      write(byId("done"), `The download failed: ${error.message}`);
     } finally {
       button.disabled = false;
     }
