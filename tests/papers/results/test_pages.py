@@ -101,7 +101,7 @@ def test_all_figures_but_the_first_are_folded(page):
 def test_classes_of_evidence_are_counted_apart(page, tmp_path):
     text = page(A, replace(A, name="paper/fig1b", findings=(finding("c1", "not supported"),)))
     counted = "Proxy: 2 distinct claims, 0 supported, 1 not supported, 0 contradicted, 1 open. "
-    assert f"{counted}Ours: 1 distinct claims, 0 supported, 0 not supported, 1 contradicted, 0 open." in text
+    assert f"{counted}Ours: 1 distinct claim, 0 supported, 0 not supported, 1 contradicted, 0 open." in text
     index = (tmp_path / "index.md").read_text(encoding="utf-8")
     assert "| [A paper](paper.md) | – | 0 / 1 / 0 / 1 | 0 / 0 / 1 / 0 |" in index
 
