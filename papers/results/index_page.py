@@ -1,31 +1,34 @@
-"""The index of the results: rules, a chart and a table for each paper."""
+"""The index of the results: the rules, then a chart and a table for each paper."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from papers.figures.figure_result import FigureRecord, Key
+from papers.figures.finding import Finding
 from papers.results.csv_files import CLAIMS, SETTINGS
 from papers.results.markdown import folded, table
-from papers.results.paper_page import CLASS_NAMES, effect_text
+from papers.results.paper_page import CLASS_NAMES, effect_text, limit_text
 from papers.results.statement_chart import chart_name
 from papers.results.statements import EVIDENCE, WORDS, Statement, counts, statements_of
 
 _MOST_EFFECTS = 2  # of a statement, in the table
 
 _RULES = """\
-**Class of evidence.** *Paper's setting*: model, data, clients and rounds are the paper's, as far as it gives them.
-*Proxy*: a smaller or another model, data set or number of rounds. *Ours*: a claim of no paper. The three are never
-added up. A statement that several panels test counts once.
+**Class of evidence.** *Paper's setting*: the paper's model, data, clients and rounds, as far as it gives them; for a
+theorem, small problems of ours. *Proxy*: another model, data set or number of rounds; the verdict holds there only.
+*Ours*: not the paper's claim; its nearest words are quoted. The three are never added up.
 
-**Verdict.** Each claim is an inequality between two quantities. They are compared seed against seed: paired t on log
-ratios for times, bytes, swings and losses, paired t on differences for accuracies and for equalities (two one-sided
-tests), a sign test where a run did not reach its target. All p-values of a paper are corrected together, by Holm.
+**Test.** Each panel tests a claim, an inequality, seed against seed: paired t on log ratios for times, bytes,
+swings and losses, on differences for accuracies and equalities (two one-sided tests); a sign test where a run missed
+its target; for a theorem, a normal test over independent runs. p-values are two-sided and corrected
+by Holm over all tests of a paper; intervals are not corrected.
 
 | verdict | rule |
 | --- | --- |
-| supported | the effect is on the claim's side, p ≤ 0.05 after the correction, in every panel |
-| contradicted | it is on the other side, p ≤ 0.05 after the correction, in at least one panel |
-| not supported | neither: the seeds leave both possible |
-| open | not tested: under five seeds, all alike, tuned to the edge of the tries, at chance level, or outdated |
+| supported | in every test the effect is on the claim's side, p ≤ 0.05 |
+| contradicted | in at least one test the effect is on the other side, p ≤ 0.05 |
+| not supported | none contradicts, but at least one has p > 0.05: its seeds leave both possible |
+| open | the rest: a test is missing, for the reason given; outdated: the figure's settings or claims changed later |
 """
 
 
@@ -38,33 +41,40 @@ def index_page(
     """Return the index; ``papers`` are the records by page."""
     statements = {page: statements_of(group, outdated) for page, group in papers.items()}
     rows = [
-        (f"[{group[0].paper}]({page}.md)", *(_count(statements[page], evidence) for evidence in EVIDENCE))
+        (f"[{_short_title(group[0].paper)}]({page}.md)", *(_count(statements[page], evidence) for evidence in EVIDENCE))
         for page, group in papers.items()
     ]
     lines = [
         "# The papers, reproduced\n",
-        f"Distinct claims that are {' / '.join(WORDS)}, by class of evidence:\n",
+        f"Numbers of distinct claims that are {' / '.join(WORDS)}, by class of evidence. A claim that several panels "
+        "test counts once.\n",
         *table(("", *(CLASS_NAMES[evidence] for evidence in EVIDENCE)), rows),
         _RULES,
-        "In the charts a dot is a panel of a claim: how far its effect is from the claim's limit, in half-widths of "
-        "its 95 % interval. Statements without a dot have no interval.\n",
+        "The tables list the main claims: the claim's limit, the effect with its 95 % interval (`×`: ratio of the "
+        f"sides) and n in the tests that decide the verdict; last, how many tests are {'/'.join(WORDS)}. In the "
+        "charts a dot is a test: its effect's distance from the limit, in half-widths of the interval.\n",
     ]
     for page, group in papers.items():
         lines += [
-            f"## {group[0].paper}\n",
+            f"## {_short_title(group[0].paper)}\n",
             f"![Claims of {page}]({images}/{chart_name(page)})\n",
             *table(
-                ("claim", "in the paper", "ours", "n", "evidence", "verdict"),
+                ("claim", "in the paper", "evidence", "limit", "effect", "n", "verdict", "tests"),
                 (_row(one) for one in statements[page] if one.is_headline),
             ),
         ]
     lines += [
-        f"[{CLAIMS}]({CLAIMS}) has every claim with effect, interval, n, p-values, cost and the numbers of each seed;",
-        f"[{SETTINGS}]({SETTINGS}) every figure's settings and tuning. `python -m papers --pages docs/results` writes",
-        "the pages from `ledger.json`, byte for byte.\n",
+        f"[{CLAIMS}]({CLAIMS}) has all claims with p-values, cost and the numbers of each seed,",
+        f"[{SETTINGS}]({SETTINGS}) settings and tuning. `python -m papers --pages docs/results` writes the pages from",
+        "`ledger.json`, byte for byte.\n",
     ]
     names = [f"- {scale} scale: {', '.join(dict.fromkeys(names))}" for scale, names in missing.items() if names]
     return "\n".join([*lines, *folded("Not run yet", [*names, ""] if names else [])])
+
+
+def _short_title(paper: str) -> str:
+    """Return the name in parentheses that ends a title, or what is before a colon."""
+    return paper[:-1].rpartition("(")[2] if paper.endswith(")") else paper.partition(":")[0]
 
 
 def _count(statements: Sequence[Statement], evidence: str) -> str:
@@ -74,14 +84,27 @@ def _count(statements: Sequence[Statement], evidence: str) -> str:
 
 def _row(one: Statement) -> tuple[str, ...]:
     findings = [finding for _, finding in one.findings]
-    effects = [text for finding in findings if (text := effect_text(finding)) != "–"]
+    deciding = [finding for finding in findings if finding.verdict == one.verdict]
+    effects = [text for finding in deciding if (text := effect_text(finding)) != "–"]
     more = f" and {len(effects) - _MOST_EFFECTS} more" if len(effects) > _MOST_EFFECTS else ""
-    sizes = sorted({finding.n for finding in findings})
+    limits = dict.fromkeys(text for finding in deciding if (text := limit_text(finding)))
+    sizes = sorted({finding.n for finding in deciding})
+    verdicts = Counter(finding.verdict for finding in findings)
     return (
         one.text,
         findings[0].paper,
+        CLASS_NAMES[one.evidence],
+        "; ".join(limits) or "–",
         "; ".join(effects[:_MOST_EFFECTS]) + more or "–",
         str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}",
-        CLASS_NAMES[one.evidence],
-        f"{one.verdict}, outdated" if one.is_outdated else one.verdict,
+        _verdict(one, deciding),
+        "/".join(str(verdicts[word]) for word in WORDS),
     )
+
+
+def _verdict(one: Statement, deciding: Sequence[Finding]) -> str:
+    """Return the verdict; the reasons in parentheses if it is open."""
+    if one.verdict != "open":
+        return one.verdict
+    reasons = ["outdated"] if one.is_outdated else list(dict.fromkeys(finding.obstacle for finding in deciding))
+    return f"open ({'; '.join(filter(None, reasons)) or 'not tested'})"

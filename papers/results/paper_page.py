@@ -22,9 +22,10 @@ def paper_page(records: Sequence[FigureRecord], outdated: Collection[Key], image
     lines = [
         f"# {records[0].paper}\n",
         f"{summary(records, outdated)}\n",
-        "A cell has the verdict, then our effect with its 95 % interval: `×` is the ratio of the two sides, points are "
-        "their difference. Above each table stand its class of evidence and the seeds. [The index](index.md) defines "
-        f"the words; [{CLAIMS}]({CLAIMS}) has each claim with p-values, cost and the numbers of each seed, "
+        "Each claim is tested once in each panel. A cell has the verdict, then the measured effect with its 95 % "
+        "interval: `×` is the ratio of the claim's two sides, points are their difference. The line above a table "
+        "gives the class of evidence and the seeds. [The index](index.md) defines classes, tests and verdicts; "
+        f"[{CLAIMS}]({CLAIMS}) has each claim with p-values, cost and the numbers of each seed, "
         f"[{SETTINGS}]({SETTINGS}) settings and tuning.\n",
     ]
     if old := [one for one in records if one.key in outdated]:
@@ -64,13 +65,29 @@ def summary(records: Sequence[FigureRecord], outdated: Collection[Key]) -> str:
         found = counts(statements, evidence)
         if found:
             words = ", ".join(f"{found[word]} {word}" for word in WORDS)
-            sentences.append(f"{CLASS_NAMES[evidence].capitalize()}: {found.total()} distinct claims, {words}.")
+            sentences.append(f"{CLASS_NAMES[evidence].capitalize()}: {_claims(found.total())}, {words}.")
     return " ".join(sentences)
+
+
+def _claims(number: int) -> str:
+    return f"{number} distinct claim{'' if number == 1 else 's'}"
 
 
 def effect_text(finding: Finding) -> str:
     """Return the effect in words, or – without one."""
     return finding.effect.text if finding.effect is not None and finding.effect.text else "–"
+
+
+def limit_text(finding: Finding) -> str:
+    """Return the limit that the claim sets to its effect; empty if unknown."""
+    effect = finding.effect
+    if effect is None or not effect.text:
+        return ""
+    scale = 100 if effect.text.endswith("points") else 1
+    low, high = (None if bound is None else f"{scale * bound:.3g}" for bound in effect.allowed)
+    if low is not None and high is not None:
+        return f"{low} to {high}"
+    return f"≤{high}" if high is not None else f"≥{low}"
 
 
 def verdict_text(finding: Finding) -> str:

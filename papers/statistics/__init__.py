@@ -1,1 +1,1 @@
-"""Tests of claims over the seeds."""
+"""Statistical tests of claims over the seeds."""

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return the adjusted p-values, in the same order.
 
-    The k-th smallest of m p-values is multiplied by m − k + 1; an adjusted p-value is at least those of all smaller
-    ones, and at most 1. Those of 0.05 or less can be rejected together: the probability of any mistake is 5 %.
+    The k-th smallest of m p-values is multiplied by m − k + 1 and is at most 1; then each is raised to the largest of
+    those before it. If all hypotheses with an adjusted p-value of 0.05 or less are rejected, the probability that any
+    of these rejections is wrong is at most 5 %.
     """
     adjusted = [0.0] * len(p_values)
     highest = 0.0

@@ -1,4 +1,4 @@
-"""Tests of effects, measured once per seed, against an allowed range."""
+"""Tests of whether an effect, measured once per seed, is in an allowed range."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -33,10 +33,10 @@ class TestedEffect:
 
     Attributes:
         method: The test.
-        effect: The mean of the differences; None if too many are unknown.
+        effect: The mean of the differences; None for the sign test.
         low, high: The effect's 95 % interval; None where the test has none.
-        p_for: The p-value of "the effect is outside the allowed range": small if the claim is true.
-        p_against: The p-value of "the effect is inside the allowed range": small if the claim is false.
+        p_for: The p-value of the hypothesis that the effect is outside the allowed range; small speaks for the claim.
+        p_against: The p-value of the hypothesis that it is inside; small speaks against the claim.
     """
 
     method: str
@@ -48,12 +48,12 @@ class TestedEffect:
 
     @property
     def p(self) -> float:
-        """The p-value of the claim, for both directions together."""
+        """The two-sided p-value: twice the smaller of the two, at most 1."""
         return min(1.0, 2 * min(self.p_for, self.p_against))
 
     @property
     def is_for(self) -> bool:
-        """Report whether the seeds are on the claim's side."""
+        """Report whether the effect is on the claim's side."""
         return self.p_for < self.p_against
 
 
@@ -83,10 +83,10 @@ def normal_test(mean: float, error: float, allowed: Range) -> TestedEffect:
 
 
 def sign_test(pairs: Sequence[Range], allowed: Range) -> TestedEffect:
-    """Test pairs of which some are known within bounds only.
+    """Test differences of which some are only known to lie between two bounds.
 
-    So they are where a target was not reached. A pair whose bounds leave it open counts neither for the claim nor
-    against it.
+    A run that did not reach its target gives such a difference. A pair counts for the claim if its bounds lie in the
+    allowed range, against it if they lie outside, and otherwise for neither.
     """
     inside = sum(allowed.contains(pair) for pair in pairs)
     outside = sum(allowed.excludes(pair) for pair in pairs)
@@ -94,7 +94,7 @@ def sign_test(pairs: Sequence[Range], allowed: Range) -> TestedEffect:
 
 
 def _at_least(successes: int, trials: int) -> float:
-    """Return the probability of so many successes or more at probability ½."""
+    """Return the probability of at least so many successes, each with probability ½."""
     return float(bdtrc(successes - 1, trials, 0.5)) if successes else 1.0
 
 

@@ -25,7 +25,7 @@ def test_the_table_shows_all_that_is_known_and_no_control_characters(
     unknown |= {"mean_staleness": None, "counted": 0}
     monkeypatch.setattr(admin, "clients", lambda _: admin.Clients(listens=False, clients=[KNOWN, unknown]))
     code, out, error = offbeat("clients", "server")
-    assert (code, error) == (0, "The server is stopped; these are its folder's clients.\n")
+    assert (code, error) == (0, "The server is stopped: these are the clients in its folder.\n")
     assert out.splitlines() == [
         "client    enrolled (UTC)   last seen (UTC)  visits  counted  refused  lost  staleness  revoked  name",
         "     3  2023-11-14 22:13  2023-11-14 22:14   1,234    1,200       30     3       1.25        -  ward 3",

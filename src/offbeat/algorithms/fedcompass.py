@@ -29,16 +29,16 @@ SpeedMomentum = Annotated[float, Interval(gt=0, le=1)]
 class FedCompass(Algorithm[ArrivalGroups]):
     """Averages groups of clients whose numbers of steps let them arrive together.
 
-    A client begins in the open group in which it takes the most steps within Q_min … Q_max,
-    ``⌊(the group's expected arrival − now) / (its seconds a step)⌋``. If it fits into none, it begins a new group, with
-    as many steps as let it meet another group later, Q_max if it would meet none. A client of unknown speed takes Q_max
-    steps on its own. A client's seconds a step are those from assignment to arrival over its steps, smoothed over its
+    A client can join an open group if ``Q = ⌊(the group's expected arrival − now) / (its seconds per step)⌋`` is within
+    Q_min … Q_max; it joins the group with the largest Q. If it can join none, it begins a new group, with a Q that lets
+    it meet another group later, or Q_max if it would meet none. A client of unknown speed takes Q_max steps in a group
+    of its own. A client's seconds per step are the time from assignment to arrival over its steps, smoothed over its
     visits.
 
-    A group aggregates when all its members have arrived, or at its deadline, λ times as far away as its expected
-    arrival: ``w_{t+1} = w_t − server_lr · Σ p_i s(τ_i) Δ_i`` over its updates and those that came after the deadlines
-    of theirs. p_i is the client's share of the objective over all N clients. Members wait for the aggregation, fast
-    ones begin first after it; late ones begin anew at once.
+    A group aggregates when all its members have arrived, or at its deadline, which is λ times as far from its beginning
+    as its expected arrival: ``w_{t+1} = w_t − server_lr · Σ p_i s(τ_i) Δ_i`` over the group's updates, and over updates
+    that missed the deadlines of their own groups. p_i is the client's share of the objective over all N clients.
+    Members wait for the aggregation; then the fastest begins first. A late client begins its next visit at once.
 
     Li et al., "FedCompass: Efficient Cross-Silo Federated Learning on Heterogeneous Client Devices Using a Computing
     Power-Aware Scheduler" (ICLR 2024); the rules and defaults are those of the authors' code (``APPFL/APPFL`` and
@@ -47,7 +47,7 @@ class FedCompass(Algorithm[ArrivalGroups]):
     Args:
         steps: Q_min and Q_max.
         latest_factor: λ ≥ 1.
-        speed_momentum: The newest visit's share in a client's seconds a step, in (0, 1].
+        speed_momentum: Weight of the newest visit in a client's seconds per step, in (0, 1].
         server_lr: Step size on the weighted sum of the deltas, > 0.
         staleness: Weight s(τ) of an update that is τ versions old at the aggregation.
         weighting: ``examples`` (p_i by the data weights that ``start`` is given) or ``uniform`` (1/N).

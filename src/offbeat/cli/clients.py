@@ -32,8 +32,8 @@ _CLIENT = click.argument("which", metavar="CLIENT")
 def clients() -> None:
     """List, rename and revoke the clients of a server.
 
-    `offbeat clients FOLDER` is short for `offbeat clients list FOLDER`. CLIENT is a name, a number, or a number such as
-    client-3.
+    `offbeat clients FOLDER` is short for `offbeat clients list FOLDER`. CLIENT is a client's name, or its
+    number, as 3 or client-3.
     """
 
 
@@ -52,7 +52,7 @@ def show(folder: Path, as_json: bool) -> None:
         click.echo(json.dumps({"listens": found.listens, "clients": found.clients}))
         return
     if not found.listens:
-        click.echo("The server is stopped; these are its folder's clients.", err=True)
+        click.echo("The server is stopped: these are the clients in its folder.", err=True)
     for line in _table(found.clients):
         click.echo(line)
 
@@ -61,7 +61,7 @@ def show(folder: Path, as_json: bool) -> None:
 @_FOLDER
 @_CLIENT
 def revoke(folder: Path, which: str) -> None:
-    """Revoke all tokens of CLIENT, and free its slot."""
+    """Revoke CLIENT: its requests are refused, and its visit is lost."""
     from offbeat.service.server import admin
 
     click.echo(f"client-{admin.revoke_client(folder, which)}: revoked")

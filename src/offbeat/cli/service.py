@@ -73,7 +73,7 @@ def status(folder: Path) -> int:
 
 
 def _client_evaluation_lines(summary: dict[str, Any]) -> Iterator[str]:
-    """Yield what the status says of the last evaluation by clients."""
+    """Yield the status lines on the last evaluation by clients."""
     yield (
         f"evaluated by clients: version {summary['version']}, {summary['answered']} of {summary['asked']} clients, "
         f"{summary['examples']} examples"
@@ -85,7 +85,7 @@ def _client_evaluation_lines(summary: dict[str, Any]) -> Iterator[str]:
 
 
 def _privacy_lines(privacy: dict[str, Any]) -> Iterator[str]:
-    """Yield what the status of a private run says of privacy."""
+    """Yield the status lines on privacy, in a private run."""
     for key, name in (("epsilon", "epsilon"), ("epsilon_replace_one", "epsilon, replace-one")):
         if privacy[key] is None:
             yield f"{name}: unbounded, without noise"
@@ -142,7 +142,7 @@ def backup(folder: Path, target: Path) -> None:
 
 
 @click.command(epilog="\b\nExample:\n  offbeat demo --private")
-@click.option("--private", is_flag=True, help="Mask the updates: a helper, which is killed too, opens sums of them.")
+@click.option("--private", is_flag=True, help="Mask the updates; a helper opens their sums, and is killed too.")
 @click.option(
     "--folder",
     metavar="FOLDER",

@@ -13,7 +13,7 @@ from offbeat.errors import OffbeatError
 
 
 def _renamed(command: click.Command, name: str) -> click.Command:
-    """Return a command under its name in the group."""
+    """Return a copy of a command with its name in the group."""
     copied = copy.copy(command)
     copied.epilog = (command.epilog or "").replace(f"offbeat {command.name} ", f"offbeat tokens {name} ")
     copied.name = name
@@ -32,7 +32,7 @@ def tokens() -> None:
 @tokens.command("list", epilog="\b\nExample:\n  offbeat tokens list runs/service")
 @click.argument("folder", metavar="FOLDER", type=PATH)
 def show(folder: Path) -> None:
-    """List the ids of the enrolment and admin tokens of the server with this FOLDER."""
+    """List the enrolment and admin tokens of the server with this FOLDER, by id."""
     from offbeat.service.server import admin
 
     for token in admin.tokens(folder):
@@ -59,7 +59,7 @@ def make_token(folder: Path, kind: str, uses: int | None, hours: float | None, n
 
     if uses is not None and kind != "enrolment":
         raise OffbeatError("--uses is for enrolment tokens: leave it out")
-    # The file comes first, so that the token can be written.
+    # The file is made first: a token that cannot be written must not be made.
     try:
         descriptor = os.open(output, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except OSError as error:
@@ -82,7 +82,7 @@ def make_token(folder: Path, kind: str, uses: int | None, hours: float | None, n
 def revoke(folder: Path, which: str) -> None:
     """Revoke a token of the server with this FOLDER.
 
-    WHICH is the token's id as in `offbeat tokens`, or a client such as `client-3`.
+    WHICH is the token's id as in `offbeat tokens`, or a client such as `client-3`, whose tokens are then revoked.
     """
     from offbeat.service.server import admin
 

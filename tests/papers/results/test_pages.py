@@ -101,7 +101,7 @@ def test_all_figures_but_the_first_are_folded(page):
 def test_classes_of_evidence_are_counted_apart(page, tmp_path):
     text = page(A, replace(A, name="paper/fig1b", findings=(finding("c1", "not supported"),)))
     counted = "Proxy: 2 distinct claims, 0 supported, 1 not supported, 0 contradicted, 1 open. "
-    assert f"{counted}Ours: 1 distinct claims, 0 supported, 0 not supported, 1 contradicted, 0 open." in text
+    assert f"{counted}Ours: 1 distinct claim, 0 supported, 0 not supported, 1 contradicted, 0 open." in text
     index = (tmp_path / "index.md").read_text(encoding="utf-8")
     assert "| [A paper](paper.md) | – | 0 / 1 / 0 / 1 | 0 / 0 / 1 / 0 |" in index
 
@@ -111,11 +111,26 @@ def test_the_index_has_a_chart_and_the_headlines(page, tmp_path):
     index = (tmp_path / "index.md").read_text(encoding="utf-8")
     assert "![Claims of paper](images/summary-paper.png)" in index
     assert (tmp_path / "images" / "summary-paper.png").exists()
-    assert "| c1 | it is | × 0.50 [0.40, 0.60] | 10 | proxy | supported |\n" in index
+    assert "| c1 | it is | proxy | ≤1 | × 0.50 [0.40, 0.60] | 10 | supported | 1/0/0/0 |\n" in index
     assert "| c2 |" not in index
     assert "- full scale: paper/fig1a\n" in index
     for word in ("supported", "not supported", "contradicted", "open"):
         assert f"\n| {word} | " in index
+
+
+def test_the_index_shows_the_tests_that_decide_a_verdict(page, tmp_path):
+    wrong = replace(
+        A.findings[0], verdict="contradicted", n=6,
+        effect=Effect("difference", -0.05, -0.06, -0.04, (-0.014, 0.014), "-5.0 [-6.0, -4.0] points"),
+    )  # fmt: skip
+    untested = replace(A.findings[0], verdict="open", effect=None, n=3, obstacle="fewer than 5 seeds")
+    page(A, replace(A, name="paper/fig1b", findings=(wrong, untested)))
+    index = (tmp_path / "index.md").read_text(encoding="utf-8")
+    row = "proxy | -1.4 to 1.4 | -5.0 [-6.0, -4.0] points | 6 | contradicted | 1/0/1/1 |\n"
+    assert f"| c1 | it is | {row}" in index
+    page(replace(A, findings=(untested,)))
+    index = (tmp_path / "index.md").read_text(encoding="utf-8")
+    assert "| c1 | it is | proxy | – | – | 3 | open (fewer than 5 seeds) | 0/0/0/1 |\n" in index
 
 
 def test_outdated_figures_are_marked(page):

@@ -1,1 +1,1 @@
-"""The live page's data: the run's history, its state now, and the viewers."""
+"""The live page's data: the run's history, its current state, and the viewers."""

@@ -9,11 +9,11 @@ _MOST_POINTS = 64
 
 
 def participation(counts: Sequence[int]) -> dict[str, Any]:
-    """Return the sorted numbers of counted updates, at some clients, and their Gini.
+    """Return the curve of counted updates by client, and the Gini coefficient.
 
     With counts c_1 ≤ … ≤ c_N the Gini coefficient is Σ (2i − N − 1) c_i / (N Σ c_i): 0 if all are equal, 1 − 1/N if one
-    client has all; None without updates. The curve begins with the largest count; its pairs are the number of clients
-    before one, and that one's count.
+    client has all; None without updates. The curve has the counts in descending order, at 64 clients at most: each pair
+    is a client's place from 0, and its count. ``without`` is the number of clients without a counted update.
     """
     ascending = np.sort(np.asarray(counts, dtype=np.int64))
     number, total = len(ascending), int(ascending.sum())

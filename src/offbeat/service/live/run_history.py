@@ -11,11 +11,11 @@ from offbeat.coordinator.calls import Call
 MOST_VERSIONS = 1024
 MOST_EVALUATIONS = 2048
 
-_EXACT_BITS = 6  # staleness below 2⁶ is counted exactly, a larger one by its first six bits
+_EXACT_BITS = 6  # staleness of 2⁶ or more is rounded down to its six highest bits
 
 
 class Point(NamedTuple):
-    """A version, and when it was made."""
+    """A version and the time when it was made."""
 
     number: int  # of the entry in the history
     seconds: float  # since the run began
@@ -40,10 +40,10 @@ class RunHistory:
     evaluations, except the newest. A replay of the coordinator's calls makes the same versions and counts again.
 
     Args:
-        state: From ``state_dict``; None for a new run, or one of an earlier version of Offbeat.
+        state: From ``state_dict``; None for a new run, or for a run of an earlier version of Offbeat.
 
     Attributes:
-        number: The number of entries so far, also of those that were dropped since.
+        number: The number of entries so far, dropped ones included.
         versions: The versions, oldest first.
         evaluations: The evaluations, oldest first.
         staleness: The number of counted updates, by staleness.
@@ -62,9 +62,9 @@ class RunHistory:
             self.versions = [Point(self._next(), seconds, version) for seconds, version in state["versions"]]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the history as plain values, but for the evaluations.
+        """Return the history without the evaluations, as plain values.
 
-        Those have a file of their own.
+        The evaluations have a file of their own.
         """
         return {
             "stride": self._stride,
@@ -74,7 +74,7 @@ class RunHistory:
         }
 
     def note(self, call: Call, coordinator: Coordinator) -> None:
-        """Take a call that the coordinator has carried out."""
+        """Record the effects of a call that the coordinator has carried out."""
         if call.name == "receive":
             receipt = coordinator.visits.receipt(call.arguments["client"], call.arguments["visit"])
             if receipt is not None and receipt.counted:
@@ -94,7 +94,7 @@ class RunHistory:
             self.versions = [point for point in self.versions if point.version % self._stride == 0]
 
     def note_evaluation(self, version: int, values: Mapping[str, Any]) -> None:
-        """Take an evaluation of a version; of its values the finite numbers are kept."""
+        """Record the finite values of an evaluation of a version."""
         numbers = {name: float(value) for name, value in values.items() if name != "version" and _is_number(value)}
         if not numbers:
             return

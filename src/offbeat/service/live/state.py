@@ -1,4 +1,4 @@
-"""The state of a run now, for the live page."""
+"""The current state of a run, for the live page."""
 
 import heapq
 import math
@@ -13,7 +13,7 @@ _MOST_VISITS = 20
 
 
 def live_state(service: Service, settings: ServerSettings) -> dict[str, Any]:
-    """Return the state as plain values that are valid JSON, but for the time."""
+    """Return the state without the time, as plain values that are valid JSON."""
     engine = service.engine
     coordinator = engine.coordinator
     status = service.status().model_dump(mode="json", exclude={"run_seconds", "evaluated", "evaluated_by_clients"})
@@ -32,9 +32,10 @@ def live_state(service: Service, settings: ServerSettings) -> dict[str, Any]:
 
 
 def _buffer(algorithm: Algorithm) -> dict[str, Any]:
-    """Return how many updates the buffer holds, and how many close it.
+    """Return the number of updates in the buffer, and the number that closes it.
 
-    The second is null if the algorithm does not count them.
+    The latter, ``size``, is None if the algorithm does not close its buffer by a number. ``sealed`` is the number of
+    sums that wait for the helper.
     """
     size = getattr(algorithm, "buffer_size", None) or getattr(algorithm, "cohort", None)
     return {"count": algorithm.buffer.count, "size": size, "sealed": len(algorithm.sealed)}

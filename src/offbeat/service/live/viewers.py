@@ -1,4 +1,4 @@
-"""The viewers of the live page, and the one producer of their events."""
+"""The viewers of the live page, and the producer of their events."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from offbeat.service.refusal import Refusal
 
 MOST_VIEWERS = 50
 _SECONDS = 0.5  # between two events
-_MAX_SHARE = 0.01  # of the time, for the making of events
+_MAX_SHARE = 0.01  # of the time, spent on making events
 _PING_SECONDS = 15.0
 _PING = b": ping\n\n"
 
@@ -23,7 +23,7 @@ _PING = b": ping\n\n"
 class _Event:
     """The state at one moment.
 
-    Its bytes are made once for all viewers that need the same.
+    Viewers whose last event was the same share its bytes.
     """
 
     def __init__(self, server: str, state: str, seconds: float, history: RunHistory, number: int) -> None:
@@ -47,14 +47,14 @@ class _Event:
 class Viewers:
     """Sends each viewer the newest event, as fast as the viewer reads.
 
-    ``produce`` makes the events for all viewers: two a second at most, fewer where making them takes long, none while
+    ``produce`` makes each event once for all viewers: at most two a second, fewer if making one takes long, none while
     nothing changes, and none without viewers. A slow viewer skips events.
 
     Args:
-        state: Returns the state now, without the time.
+        state: Returns the current state, without the time.
         history: The run's history.
         now: Returns the run's time in seconds.
-        wait_until_durable: Waits until all that the state shows is on disk.
+        wait_until_durable: Waits until everything that the state shows is on disk.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class Viewers:
         self._history = history
         self._now = now
         self._wait_until_durable = wait_until_durable
-        self._server = secrets.token_hex(4)  # numbers of an earlier server's entries mean something else
+        self._server = secrets.token_hex(4)  # an earlier server numbered its entries differently
         self._viewers = 0
         self._last: dict[str, Any] = {}  # the last state that is on disk
-        self._durable = 0  # the number of the history's last entry then
+        self._durable = 0  # the number of the history's last entry in that state
         self._event: _Event | None = None
         self._text = ""
         self._has_viewers = asyncio.Event()
@@ -88,7 +88,7 @@ class Viewers:
             began = time.perf_counter()
             try:
                 state, number, seconds = self._state(), self._history.number, self._now()
-            except Exception as error:  # which must not keep clients from their work
+            except Exception as error:  # it must not keep clients from their work
                 event("live_page_failed", logging.ERROR, problem=repr(error))
                 state, number, seconds = {"problem": "the live page fails: see the log"}, self._durable, self._now()
             took = time.perf_counter() - began
@@ -101,7 +101,7 @@ class Viewers:
             await asyncio.sleep(max(_SECONDS, took / _MAX_SHARE))
 
     def _show(self, state: dict[str, Any], seconds: float) -> None:
-        """Make the event of a state, unless it is that of the last one."""
+        """Make the event of a state, unless nothing has changed since the last event."""
         text = json.dumps(state, separators=(",", ":"))
         before = self._event
         if before is not None and text == self._text and before.number == self._durable:
@@ -157,5 +157,5 @@ class Viewers:
                 yield _PING
 
     def close(self) -> None:
-        """Let all streams end."""
+        """End all streams."""
         self.closed.set()

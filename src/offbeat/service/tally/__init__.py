@@ -1,1 +1,1 @@
-"""Counts of each client's visits, from the records of the log."""
+"""Counts of each client's visits, by the records of the log."""

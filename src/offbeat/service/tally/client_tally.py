@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from offbeat.service.store.database import LogRecord
 
 NUMBER_KEY = "client_counts"
-"""The key in the table ``meta`` of the last record that the table ``client_counts`` covers."""
+"""The key in the table ``meta`` for the number of the last record that ``client_counts`` includes."""
 
 State = Literal["closed", "working", "lapsed"]
 """The state of a client's latest visit."""
@@ -23,29 +23,29 @@ State = Literal["closed", "working", "lapsed"]
 class Counts:
     """The counts of a client's visits so far, in the order of the table's columns.
 
-    ``counted + refused + lost`` and the visit at work, if there is one, are the visits.
+    ``visits`` is ``counted + refused + lost``, plus 1 if the client is at work.
     """
 
     visits: int = 0
     counted: int = 0
     refused: int = 0  # its update arrived or was offered, but was late, unwanted or refused
-    lost: int = 0  # its lease lapsed, it was given up, or another visit took its place
-    measured: int = 0  # counted updates whose staleness is known: all but those of earlier versions of Offbeat
+    lost: int = 0  # its lease lapsed, the client gave up, or another visit replaced it
+    measured: int = 0  # counted updates of known staleness: all but those from earlier versions of Offbeat
     staleness_sum: int = 0
     state: State = "closed"
     last_seen: float | None = None  # Unix seconds
 
     @property
     def mean_staleness(self) -> float | None:
-        """The mean over the counted updates; None before the first one."""
+        """The mean over the counted updates; None without any."""
         return self.staleness_sum / self.measured if self.measured else None
 
 
 class ClientTally:
     """The counts of all clients, which follow from the log's records alone.
 
-    So they are exact however a server ends: the counts in the database are those up to some record, and the records
-    after it are noted again. Only ``last_seen`` may be as old as the last checkpoint.
+    So they are exact even after a kill: the database has the counts up to some record, and the records after it are
+    noted again. Only ``last_seen`` may be as old as the last checkpoint.
 
     Args:
         clock: Unix seconds.
@@ -64,7 +64,7 @@ class ClientTally:
         self._changed: set[int] = set()  # since the last statements
 
     def __getitem__(self, client: int) -> Counts:
-        """Return the counts of a client; a new one has had no visit."""
+        """Return the counts of a client; all are 0 for a new one."""
         return self._counts.get(client) or Counts()
 
     def total(self) -> Counts:
@@ -81,21 +81,21 @@ class ClientTally:
         return counted
 
     def working(self) -> list[int]:
-        """Return the clients at work whose visits are not lost."""
+        """Return the clients at work, in ascending order."""
         return sorted(self._working)
 
     def see(self, client: int) -> None:
-        """Record that a request of a client came."""
+        """Record that a client has sent a request."""
         self._of(client).last_seen = self._clock()
 
     def put(self, client: int, counts: Counts) -> None:
-        """Take the counts of a client from the database."""
+        """Set the counts of a client to those in the database."""
         self._counts[client] = counts
         if counts.state == "working":
             self._working.add(client)
 
     def note(self, record: LogRecord) -> None:
-        """Count what a record says of visits."""
+        """Count the visits that a record of the log begins or ends."""
         arguments, outcome = record.arguments, record.outcome
         match record.name:
             case "assign":
@@ -115,7 +115,7 @@ class ClientTally:
         self.number = record.number
 
     def lose(self, clients: Iterable[int]) -> None:
-        """Count the visits of clients at work as lost."""
+        """Count the visits of those of the clients that are at work as lost."""
         for client in clients:
             if client in self._working:
                 counts = self._of(client)
@@ -167,7 +167,7 @@ class ClientTally:
             self._working.discard(client)
 
     def _of(self, client: int) -> Counts:
-        """Return the counts of a client that are about to change."""
+        """Return the counts of a client, and mark them as changed."""
         self._changed.add(client)
         return self._counts.setdefault(client, Counts())
 

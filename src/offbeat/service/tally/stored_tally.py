@@ -1,4 +1,4 @@
-"""Counts of clients' visits from a server's database."""
+"""Counts of clients' visits, read from a server's database."""
 
 import sqlite3
 
@@ -25,5 +25,5 @@ def read_tally(database: sqlite3.Connection) -> ClientTally:
 
 
 def has_table(database: sqlite3.Connection, name: str) -> bool:
-    """Return whether a table exists, which folders of earlier versions may lack."""
+    """Return whether a table exists; folders of earlier versions may lack it."""
     return database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None

@@ -1,4 +1,4 @@
-// Charts, each with a table that says the same.
+// Charts, each with a table of its values.
 
 import {css, drawn, element, fillTexts, plain, write} from "./dom.js";
 
@@ -6,7 +6,7 @@ const FONT = '12px system-ui, "Segoe UI", Roboto, "Helvetica Neue", Arial, "Deja
 const MOST_ROWS = 40;
 const WHOLE = [...Array(15).keys()].flatMap(power => [1, 2, 5].map(digit => digit * 10 ** power));  // steps of an axis
 
-// The details below a chart; rows() is asked only while they are open.
+// The table below a chart; rows() is called only while it is open.
 class ChartTable {
   constructor(titles, rows) {
     this.rows = rows;

@@ -26,7 +26,7 @@ export class Connection {
     return fetch(path, {cache: "no-store", credentials: "omit", signal: this.ended.signal, ...options, headers});
   }
 
-  // Returns the answer; raises RefusedError with the server's own words.
+  // Returns the answer; raises RefusedError with the server's message.
   async ask(method, path, value) {
     const options = {method};
     if (value !== undefined) {
@@ -89,7 +89,7 @@ export class Connection {
   }
 }
 
-// A browser holds six connections to a server, so a tab that nobody sees gives its own back.
+// A browser allows six connections to a server, so a hidden tab gives its own up.
 function onceHidden(act) {
   let timer = null;
   const look = () => {

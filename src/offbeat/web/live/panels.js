@@ -44,8 +44,8 @@ export class Panels {
     write(byId("title"), `Offbeat · ${status.algorithm}`);
     write(byId("about"), `Run ${this.state.run}, ${duration(this.seconds)} so far`);
     document.title = `${status.algorithm}, version ${plain(status.version)} · Offbeat`;
-    const notice = status.finished ? `The run has ended.${status.version >= (stop ?? Infinity) ? " Extend it to go on." : ""}`
-      : status.paused ? "The run is paused: clients finish what they have begun, and get no new work."
+    const notice = status.finished ? `The run has ended.${status.version >= (stop ?? Infinity) ? " Extend it to continue." : ""}`
+      : status.paused ? "The run is paused: clients finish their visits and get no new work."
       : status.waits_for ? `The run waits for ${status.waits_for}.` : "";
     byId("notice").hidden = !notice;
     write(byId("notice"), notice);
@@ -104,13 +104,13 @@ export class Panels {
   showParticipation() {
     const {participation, status} = this.state;
     const hasAny = Boolean(participation && participation.gini !== null);
-    const text = hasAny ? `Gini ${participation.gini.toFixed(3)}: 0 if all sites count equally, 1 if one has all. ` +
+    const text = hasAny ? `Gini coefficient ${participation.gini.toFixed(3)}: 0 if all sites have the same number, near 1 if one has all. ` +
       `${plain(participation.without)} of ${plain(status.enrolled)} have no counted update.` : "";
     write(document.querySelector("#participation .summary"), text);
     const curve = hasAny ? participation.curve : [];
     this.participation.show({
       x: curve.map(([place]) => place + 1), y: curve.map(([, count]) => count),
-      begin: 1, isWhole: true, isCount: true, xName: "Site", xTitle: "Sites, the busiest first", yTitle: "Counted updates", label: `Line chart. ${text}`,
+      begin: 1, isWhole: true, isCount: true, xName: "Site", xTitle: "Sites, most counted updates first", yTitle: "Counted updates", label: `Line chart. ${text}`,
     });
   }
 
@@ -128,7 +128,7 @@ export class Panels {
     this.showVisits();
   }
 
-  // Also between events, since leases run down.
+  // Runs between events too, since leases run down.
   showVisits() {
     const {visits, lease_seconds: lease} = this.state, now = this.seconds + (performance.now() - this.at) / 1000;
     const more = visits.total > visits.first.length ? `; the ${visits.first.length} whose leases end first` : "";

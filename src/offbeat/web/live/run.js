@@ -28,7 +28,7 @@ export class RunActions {
     if (!this.state) return;
     const stop = this.state.status.stop_versions;
     const versions = await question({
-      title: "Extend the run", text: `It ends at version ${plain(stop)} now. It may only be made longer.`, yes: "Extend",
+      title: "Extend the run", text: `The run ends at version ${plain(stop)}. Only a later version is possible.`, yes: "Extend",
       field: {label: "Ends at version", value: 2 * stop, attributes: {type: "number", min: stop + 1, max: 2 ** 53 - 1, step: 1}},
     });
     if (versions === null) return;
@@ -46,7 +46,7 @@ export class RunActions {
       setTimeout(() => URL.revokeObjectURL(url), 60000);
       write(byId("done"), `Downloaded ${name}`);
     } catch (error) {
-      write(byId("done"), `The model is not downloaded: ${error.message}`);
+      write(byId("done"), `The download failed: ${error.message}`);
     } finally {
       button.disabled = false;
     }

@@ -84,7 +84,7 @@ export class Sites {
   async revoke(site) {
     const name = this.nameOf(site.client, site.name);
     const yes = await question({
-      title: `Revoke ${name}?`, text: "Its token ends at once and its visit is lost. This cannot be undone; updates that " +
+      title: `Revoke ${name}?`, text: "Its token is invalid and its visit lost at once. This cannot be undone; updates that " +
         "have counted stay in the model.", yes: "Revoke",
     });
     if (!yes) return;

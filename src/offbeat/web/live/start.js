@@ -11,7 +11,7 @@ import {Tokens} from "./tokens.js";
 const KEY = "offbeat-token";
 let connection = null, parts = [], panels = null, sites = null;
 
-// The token may come behind the address, #token=oba_…; it does not stay there.
+// The address may end with #token=oba_…; this removes it from there.
 function givenToken() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
   if (location.hash) history.replaceState(null, "", location.pathname + location.search);
@@ -67,7 +67,7 @@ function connected(isConnected, text) {
   write(byId("sign-in-problem"), isConnected ? "" : text);
 }
 
-// Carries an action out, and says what came of it; returns the answer, or null if it is refused.
+// Carries out an action and shows its outcome; returns the answer, or null if it failed.
 async function act(path, value, done, method = "POST") {
   try {
     const answer = await connection.ask(method, path, value);
@@ -91,7 +91,7 @@ addEventListener("hashchange", () => {
   if (token) enter(token);
 });
 
-// A page that the browser keeps for its back button must not keep its connection.
+// A page in the browser's back-forward cache must not keep its connection.
 addEventListener("pagehide", () => connection?.end());
 addEventListener("pageshow", event => event.persisted && location.reload());
 

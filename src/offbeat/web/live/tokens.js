@@ -67,7 +67,7 @@ export class Tokens {
     const name = token.name || token.id;
     const yes = await question({
       title: `Revoke the token ${name}?`, yes: "Revoke", text: token.kind === "admin"
-        ? "Pages and programs that use it are signed out." : "Nobody enrols with it any more; enrolled sites stay.",
+        ? "Pages and programs that use it lose access." : "New sites cannot enrol with it; enrolled sites stay.",
     });
     if (!yes) return;
     await this.act(`v1/tokens/${encodeURIComponent(token.id)}`, undefined, `The token ${name} is revoked`, "DELETE");

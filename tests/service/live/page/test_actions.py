@@ -96,7 +96,7 @@ def test_the_run_is_paused_and_resumed(page, served):
     assert served.admin.http.get("/v1/status").json()["paused"] is True
     assert served.peers[0].check_in() is None
     press(page, "Resume")
-    done(page, "The run goes on")
+    done(page, "The run is resumed")
     assert served.peers[0].check_in()
     eventually(lambda: not page.find("#notice").is_displayed())
 

@@ -117,7 +117,7 @@ def test_it_draws_the_run(page, trained):
     assert counts == sorted(counts, reverse=True)
     assert sum(counts) == status["counted"]
     assert "at most 4 counts" in page.find("#staleness .summary").text
-    assert page.find("#participation .summary").text.startswith("Gini 0.")
+    assert page.find("#participation .summary").text.startswith("Gini coefficient 0.")
     kinds = dict(text.split() for text in page.texts("#refusals tbody tr"))
     assert int(kinds["unknown-token"]) >= 1
     assert page.find("#buffer-text").text == f"{status['counted'] % 2} of 2 updates"

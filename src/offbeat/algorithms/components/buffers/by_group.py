@@ -1,4 +1,4 @@
-"""Single updates by the group of clients in which they count."""
+"""Single updates, by the group of clients in which they count."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ _NO_GROUP = -1
 
 
 class ByGroup(Each):
-    """The updates of each group, and those of no group, which are in the next release.
+    """The updates of each group; those of no group are in the next release.
 
     A weight's ``round`` is the group's number; None for no group.
 
     Args:
-        groups: Says which group is released.
+        groups: Its ``closing`` is the group to release.
     """
 
     def __init__(self, groups: ArrivalGroups) -> None:

@@ -1,4 +1,4 @@
-"""COMPASS: groups of clients that take as many steps as let them arrive together."""
+"""COMPASS: groups of clients whose numbers of steps let them arrive together."""
 
 import math
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.schedules.schedule import Schedule
 from offbeat.algorithms.components.state import prefixed, restored, saved, under
 
-_ROUNDING = 1e-9  # steps; a group's arrival minus now is not an exact multiple of a step's seconds
+_ROUNDING = 1e-9  # steps; absorbs the rounding of times
 
 
 class Place(NamedTuple):
@@ -16,7 +16,7 @@ class Place(NamedTuple):
     Attributes:
         steps: Local steps.
         group: The number of a group that exists; None for a new one.
-        arrival: When the new group is expected, in seconds; −∞ if no client may join it.
+        arrival: The new group's expected arrival, in seconds; −∞ if no client may join it.
         latest: The new group's deadline, in seconds.
     """
 
@@ -29,17 +29,18 @@ class Place(NamedTuple):
 class ArrivalGroups(Schedule):
     """All clients work, in groups whose members arrive at about the same time.
 
-    A client of unknown speed takes the most steps, in a group of its own. The others join the group in which they take
-    the most steps within the limits until its expected arrival, or begin a new group. A group closes the buffer when
-    all its members were heard or lost, or at its deadline. Members that were heard wait until then; those that come
-    after the deadline begin anew at once, and their updates are in the next release of any group.
+    A client of unknown speed takes the most steps, in a group of its own. Each other client joins the group until whose
+    expected arrival it can take the most steps within the limits; if there is none, it begins a new group. A group
+    closes the buffer when all its members were heard or lost, or at its deadline. Members that were heard wait until
+    then. A client that is heard after the deadline can be assigned again at once, and its update is in the next
+    release of any group.
 
     ``number`` counts the events after which clients may be assigned again.
 
     Args:
         steps: Smallest and largest number of local steps.
         latest_factor: λ ≥ 1: a new group's deadline is λ times as far away as its expected arrival.
-        speed_momentum: The newest visit's share in a client's seconds a step, in (0, 1].
+        speed_momentum: Weight of the newest visit in a client's seconds per step, in (0, 1].
 
     Attributes:
         closing: The number of the group that closes the buffer now.
@@ -78,7 +79,7 @@ class ArrivalGroups(Schedule):
         return group if group in self._latest and now <= self._latest[group] else None
 
     def choose(self, client: int, now: float) -> Place:
-        """Return the place that the client has if it begins now."""
+        """Return the client's steps and group if it begins now."""
         least, most = self.steps
         if client not in self._step_seconds:
             return Place(most)
@@ -88,8 +89,8 @@ class ArrivalGroups(Schedule):
         steps, group = max(((steps, group) for steps, group in fits if least <= steps <= most), default=(0, None))
         if group is not None:
             return Place(int(steps), group)
-        # A new group: one step of the fastest member of another group, times the most, after that group's deadline, so
-        # that the two can be one then.
+        # A new group arrives when another group would, if that began its next visit at its deadline and its fastest
+        # member took the most steps: then the two can become one group.
         meetings = [
             self._latest[group] + most * self._fastest(group) for group in open_groups if now < self._latest[group]
         ]
@@ -117,7 +118,7 @@ class ArrivalGroups(Schedule):
         super().assign(client, version)
 
     def measure(self, client: int, steps: int, now: float) -> None:
-        """Take the duration of the visit that ends now into the client's speed."""
+        """Update the client's seconds per step by the visit that ends now."""
         if self.group_of(client, now) is None:
             self._leave(client)
         if steps:
@@ -196,5 +197,5 @@ _TABLES = ("arrival", "latest", "awaited", "waiting", "began", "step_seconds")
 
 
 def _steps(span: float, seconds: float) -> float:
-    """Return the whole steps in a time span; infinity if a step takes no time."""
+    """Return the number of whole steps in a time span; ∞ if a step takes no time."""
     return math.floor(span / seconds + _ROUNDING) if seconds > 0 else math.inf
