@@ -21,7 +21,7 @@ export class RunActions {
   async pause() {
     if (!this.state) return;  // the button may still say what held before the sign-in
     const isPaused = this.state.status.paused;
-    await this.act(isPaused ? "v1/admin/resume" : "v1/admin/pause", undefined, isPaused ? "The run goes on" : "The run is paused");
+    await this.act(isPaused ? "v1/admin/resume" : "v1/admin/pause", undefined, isPaused ? "The run is resumed" : "The run is paused");
   }
 
   async extend() {

@@ -44,6 +44,7 @@ def trained(tmp_path_factory):
 def rows(page, section):
     """Return the rows of the table of a chart, opened."""
     page.find(f"{section} summary").click()
+    eventually(lambda: page.texts(f"{section} details tbody tr"))  # they come after the click
     return [tuple(text.split()) for text in page.texts(f"{section} details tbody tr")]
 
 
