@@ -158,7 +158,7 @@ def test_killed_again_and_again_it_comes_to_the_same_files(folder: Path, start: 
 def test_a_figure_that_was_stopped_goes_on_by_the_same_command(folder: Path, start: Start) -> None:
     path = folder / "figures" / "paper" / "fig1.toml"
     path.parent.mkdir(parents=True)
-    path.write_text(FIGURE.replace("virtual_seconds=20.0", "virtual_seconds=1e9"), encoding="utf-8")
+    path.write_text(FIGURE.replace("virtual_seconds=20.0", "virtual_seconds=1e7"), encoding="utf-8")
     process = start("--jobs", "2", of=("papers", "paper/fig1", "--experiments", "figures"))
     assert wait_for(lambda: len(group(process.pid)) >= 3)
     os.killpg(process.pid, signal.SIGINT)
