@@ -241,3 +241,11 @@ def test_a_state_that_fails_does_not_end_the_producer():
             assert (await next_of(events))[1]["state"] == {"number": 0}
 
     play(script)
+
+
+def test_an_event_keeps_a_bounded_number_of_its_forms():
+    history = RunHistory()
+    event = module._Event("server", "{}", 1.0, history, 0)
+    for since in range(1000):
+        assert event.bytes(since) == event.bytes(since)
+    assert len(event._bytes) <= MOST_VIEWERS

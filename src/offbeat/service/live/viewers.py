@@ -39,6 +39,8 @@ class _Event:
         if since not in self._bytes:
             entries = {"whole": since is None, **self._history.between(since or 0, self.number)}
             history = json.dumps(entries, separators=(",", ":"))
+            if len(self._bytes) == MOST_VIEWERS:  # of viewers that have left again
+                self._bytes.clear()
             data = f'{{"seconds":{self._seconds:.3f},"state":{self._state},"history":{history}}}'
             self._bytes[since] = f"id: {self._server}-{self.number}\ndata: {data}\n\n".encode()
         return self._bytes[since]
