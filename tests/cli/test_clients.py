@@ -73,7 +73,7 @@ def test_a_run_is_paused_resumed_and_extended(offbeat: Command, tmp_path: Path) 
         for peer in peers:
             assert peer.send(peer.check_in(), ONES)["counted"]
         assert "finished: True\n" in offbeat("status", str(folder))[1]
-        assert offbeat("extend", str(folder), "4")[:2] == (0, "The run ends at version 4; it goes on\n")
+        assert offbeat("extend", str(folder), "4")[:2] == (0, "The run ends at version 4\n")
         assert "may only grow" in offbeat("extend", str(folder), "3")[2]
         assert peers[0].check_in()
     code, shown, _ = offbeat("status", str(folder))

@@ -38,10 +38,8 @@ def resume(folder: Path) -> None:
 def extend(folder: Path, versions: int) -> None:
     """Let the run end at version VERSIONS, later than before.
 
-    A finished run goes on.
+    A finished run continues.
     """
     from offbeat.service.server import admin
 
-    answer = admin.extend(folder, versions)
-    state = "is finished" if answer["finished"] else "goes on"
-    click.echo(f"The run ends at version {answer['stop_versions']}; it {state}")
+    click.echo(f"The run ends at version {admin.extend(folder, versions)['stop_versions']}")
