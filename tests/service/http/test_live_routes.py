@@ -192,8 +192,12 @@ def test_the_places_of_viewers_are_limited(server):
     finally:
         for stream in streams:
             stream.close()
-    with closing(watch(server)) as answer:
-        until(lambda: answer.status_code == 200)
+
+    def is_admitted():
+        with closing(watch(server)) as answer:
+            return answer.status_code == 200
+
+    until(is_admitted)
 
 
 def test_the_newest_model_is_a_file_to_save(server):
