@@ -128,7 +128,8 @@ def test_a_revoked_clients_tokens_end_and_it_is_not_waited_for(folder, accounts,
     again = folder.open()
     assert accounts.examples.missing() == again.examples.missing() == 1
     for one in (token, following):
-        assert refused(again.check, one, "client") == "unknown-token"
+        assert refused(again.check, one, "client") == "revoked-token"
+        assert refused(again.enrol, again.issued.make("enrolment"), "", one) == "revoked-token"
     enrol(again, examples=30)
     assert again.examples.all() == [0, 10, 30]
 

@@ -1,5 +1,7 @@
 """Requests of the admin for a server's folder."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 import torch
 from click.testing import CliRunner
@@ -8,6 +10,7 @@ from safetensors.torch import load_file
 from offbeat.algorithms import SCAFFOLD
 from offbeat.cli import service as cli_service
 from offbeat.errors import OffbeatError
+from offbeat.service.server import certificates
 from offbeat.service.server.admin import newest_model, revoke, runs, status
 from tests.service.conftest import LENGTH, running
 
@@ -44,6 +47,16 @@ def test_the_status_and_the_list_show_the_progress_of_a_run(tmp_path):
         revoke(folder, "client-3")
     with pytest.raises(OffbeatError, match="is not a server's folder"):
         status(tmp_path)
+
+
+def test_a_clock_that_is_wrong_is_not_taken_for_a_stopped_server(tmp_path, monkeypatch):
+    future = datetime.now(UTC) + timedelta(days=3)
+    monkeypatch.setattr(certificates, "_now", lambda: future)
+    made = certificates.make_certificates(tmp_path / "tls", ["localhost"])
+    with running(tmp_path / "one", certificates=made), pytest.raises(OffbeatError) as refused:
+        revoke(tmp_path / "one", "client-3")
+    assert "compare the clocks" in str(refused.value)
+    assert "start it" not in str(refused.value)
 
 
 def test_the_newest_model_is_exported_without_the_vector_that_goes_to_clients_beside_it(tmp_path):

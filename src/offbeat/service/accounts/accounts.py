@@ -11,7 +11,7 @@ from offbeat.service.accounts.declared_examples import DeclaredExamples
 from offbeat.service.accounts.issued_tokens import IssuedTokens, token_id
 from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.refusal import Refusal
-from offbeat.service.store.database import client_times, clients
+from offbeat.service.store.database import client_times, clients, revoked_tokens
 from offbeat.service.store.log_writer import LogWriter
 from offbeat_client.tokens import looks_like, new_token, token_hash
 
@@ -75,6 +75,9 @@ class Accounts:
         with database.connect() as connection:
             rows = connection.execute(sa.select(clients)).all()
             times = {row.client: row for row in connection.execute(sa.select(client_times))}
+            revoked_hashes = connection.execute(sa.select(revoked_tokens)).all()
+        for hashed, client in revoked_hashes:
+            self._accounts[hashed] = Account("client", client, revoked=True)
         for client, name, hashed, expires, next_hash, next_expires, examples in rows:
             self.examples.set(client, examples)
             self._hashes[client] = hashed
@@ -205,15 +208,16 @@ class Accounts:
     def revoke(self, client: int) -> None:
         """Revoke a client's tokens."""
         site = self._site(client)
-        for hashed in (self._hashes[client], self._next_hashes.pop(client, None)):
-            if hashed:
-                self._accounts[hashed].revoked = True
+        hashes = [one for one in (self._hashes[client], self._next_hashes.pop(client, None)) if one]
+        for hashed in hashes:
+            self._accounts[hashed].revoked = True
         self._hashes[client] = None
         if site.revoked is None:
             site.revoked = self._clock()
         self.examples.revoke(client)
         change = self._change(client, token=None, expires=None, next_token=None, next_expires=None)
-        self.audit.add("client revoked", change, self._times(client), client=client)
+        kept = [sa.insert(revoked_tokens).values(token=hashed, client=client) for hashed in hashes]
+        self.audit.add("client revoked", change, self._times(client), *kept, client=client)
 
     def rename(self, client: int, name: str) -> None:
         """Give a client another name."""

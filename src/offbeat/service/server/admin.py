@@ -18,6 +18,7 @@ from offbeat.errors import OffbeatError
 from offbeat.service.server import stopped_server
 from offbeat.service.server.addresses import trust
 from offbeat.service.store.numbered_files import numbers_of
+from offbeat_client.http.tls import CLOCKS, is_outside_its_dates
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,8 @@ def _ask(folder: Path, method: str, path: str, body: dict[str, Any] | None = Non
 
 
 def _not_answering(folder: Path, url: str, error: Exception) -> str:
-    return f"the server of {folder} does not answer at {url}: start it ({error})"
+    remedy = CLOCKS if is_outside_its_dates(error) else "start it"
+    return f"the server of {folder} does not answer at {url}: {remedy} ({error})"
 
 
 def runs(folder: Path) -> list[ServerRun]:

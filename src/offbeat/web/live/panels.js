@@ -47,8 +47,10 @@ export class Panels {
     const notice = status.finished ? `The run has ended.${status.version >= (stop ?? Infinity) ? " Extend it to continue." : ""}`
       : status.paused ? "The run is paused: clients finish their visits and get no new work."
       : status.waits_for ? `The run waits for ${status.waits_for}.` : "";
-    byId("notice").hidden = !notice;
-    write(byId("notice"), notice);
+    const helper = status.finished ? null : status.privacy?.helper;
+    const stalled = helper && helper !== "ok" ? `There are no new versions, since sums cannot be opened: ${helper}` : "";
+    byId("notice").hidden = !(notice || stalled);
+    write(byId("notice"), notice || stalled);
     tiles([
       ["Version", plain(status.version), stop === null ? "" : `of ${plain(stop)}`],
       ["Counted updates", plain(status.counted), status.unused ? `${plain(status.unused)} unused` : ""],
@@ -110,7 +112,7 @@ export class Panels {
     const curve = hasAny ? participation.curve : [];
     this.participation.show({
       x: curve.map(([place]) => place + 1), y: curve.map(([, count]) => count),
-      begin: 1, isWhole: true, isCount: true, xName: "Site", xTitle: "Sites, most counted updates first", yTitle: "Counted updates", label: `Line chart. ${text}`,
+      begin: 1, isWhole: true, isCount: true, xName: "Rank", xTitle: "Sites, most counted updates first", yTitle: "Counted updates", label: `Line chart. ${text}`,
     });
   }
 
@@ -123,7 +125,7 @@ export class Panels {
       progress.max = buffer.size;
       progress.value = Math.min(buffer.count, buffer.size);
     }
-    const sealed = buffer.sealed ? `; ${plain(buffer.sealed)} sums wait for the helper` : "";
+    const sealed = buffer.sealed ? `; ${plain(buffer.sealed)} ${buffer.sealed === 1 ? "sum waits" : "sums wait"} for the helper` : "";
     write(byId("buffer-text"), `${plain(buffer.count)}${of} updates${sealed}`);
     this.showVisits();
   }
