@@ -59,6 +59,14 @@ class LiveRun:
         has_ended_early = self._early_stop is not None and self._early_stop.is_reached
         return has_ended_early or self.coordinator.algorithm.version >= self.stop_versions
 
+    def close_visits(self) -> None:
+        """Close the open visits if the run is finished.
+
+        So no client can get an answer that changes once the run is extended.
+        """
+        if self.is_finished:
+            self.coordinator.finish(self.now)
+
     def note_evaluation(self, version: int, values: Mapping[str, Any]) -> None:
         """Take an evaluation of a version, which may end the run."""
         self.history.note_evaluation(version, values)
