@@ -277,6 +277,28 @@ class Coordinator:
             self._note("lapse", now=now)
         return new_version
 
+    def finish(self, now: float) -> None:
+        """Close all open visits of a run that has finished.
+
+        Their updates do not count. That does not make a version, since the algorithm keeps the slots. If the run
+        continues, ``free_slot`` frees them.
+        """
+        if self.visits.open_assignments():
+            self._transitions.finish()
+            self._note("finish", now=now)
+
+    def free_slot(self, now: float, client: int) -> bool:
+        """Free the slot of a visit that ``finish`` closed.
+
+        Returns whether that made a new version.
+        """
+        if client not in self.visits.held_slots:
+            return False
+        self.algorithm.now = now
+        new_version = self._transitions.free_slot(client)
+        self._note("free_slot", now=now, client=client)
+        return new_version
+
     def tick(self, now: float) -> bool:
         """Let a period pass; return whether that made a new version."""
         if self.waits_for_examples:  # there is no period yet

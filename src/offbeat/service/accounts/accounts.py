@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from offbeat.service.accounts.account import PREFIXES, Account, Kind
 from offbeat.service.accounts.declared_examples import DeclaredExamples
-from offbeat.service.accounts.issued_tokens import IssuedTokens, token_id
+from offbeat.service.accounts.issued_tokens import IN_FOLDER, IssuedTokens, token_id
 from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.database import client_times, clients, revoked_tokens
@@ -18,8 +18,9 @@ from offbeat_client.tokens import looks_like, new_token, token_hash
 _REMEDIES: dict[Kind, str] = {
     "enrolment": "ask for a new enrolment token",
     "client": "ask for a new enrolment token, and enrol again in another folder",
-    "admin": "delete admin-token in the server's folder and start the server again, which makes another one",
+    "admin": "make another one on the server's machine: offbeat tokens make FOLDER admin --output FILE",
 }
+_REMEDY_IN_FOLDER = "delete admin-token in the server's folder and start the server again, which makes another one"
 _IF_UNKNOWN: dict[str, str] = {
     "enrolment": "ask for a new enrolment token",
     "client": "enrol again",
@@ -110,11 +111,12 @@ class Accounts:
             raise Refusal("unknown-token", f"this server does not know the token: {advice}", _CHALLENGE)
         if account.kind != kind:
             raise Refusal("foreign-token", f"this is the {account.kind}'s token, a {kind} token is needed")
+        remedy = _REMEDY_IN_FOLDER if kind == "admin" and account.name == IN_FOLDER else _REMEDIES[kind]
         match account.state(self._clock()):
             case "expired":
-                raise Refusal("expired-token", f"the token has expired: {_REMEDIES[kind]}", _CHALLENGE)
+                raise Refusal("expired-token", f"the token has expired: {remedy}", _CHALLENGE)
             case "revoked" | "used up" as state:
-                raise Refusal("revoked-token", f"the token was {state}: {_REMEDIES[kind]}", _CHALLENGE)
+                raise Refusal("revoked-token", f"the token was {state}: {remedy}", _CHALLENGE)
             case "valid":
                 pass
         if account.is_next and account.client is not None:

@@ -33,7 +33,7 @@ class ServerRun:
 
 
 class NotListeningError(OffbeatError):
-    """A server that does not answer at all."""
+    """A server that does not answer at its address."""
 
 
 def live_status(folder: Path) -> dict[str, Any]:
@@ -150,7 +150,13 @@ def _ask(folder: Path, method: str, path: str, body: dict[str, Any] | None = Non
     try:
         answer = httpx.request(method, f"{url}{path}", json=body, headers=headers, verify=trust(folder), timeout=10)
         if answer.headers.get("content-type") == "application/problem+json":
-            raise OffbeatError(answer.json()["detail"])
+            problem = answer.json()
+            if problem["kind"] == "unknown-token":
+                raise NotListeningError(
+                    f"the server at {url} does not know {folder / 'admin-token'}: another folder's server may have "
+                    f"taken the port; start the server of {folder}"
+                )
+            raise OffbeatError(problem["detail"])
         answer.raise_for_status()
         return answer.json() if answer.content else {}
     except httpx.ConnectError as error:

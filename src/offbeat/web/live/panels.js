@@ -130,19 +130,20 @@ export class Panels {
     this.showVisits();
   }
 
-  // Runs between events too, since leases run down.
+  // Runs between events too, since leases grow older.
   showVisits() {
     const {visits, lease_seconds: lease} = this.state, now = this.seconds + (performance.now() - this.at) / 1000;
     const more = visits.total > visits.first.length ? `; the ${visits.first.length} whose leases end first` : "";
     write(byId("visits-caption"), `${plain(visits.total)} ${visits.total === 1 ? "visit" : "visits"} in flight${more}`);
     byId("visits").tHead.hidden = !visits.first.length;
     const make = row => row.append(element("th", {scope: "row"}), element("td", {class: "number"}),
-      element("td", {class: "number"}), element("td", {}, element("meter", {min: 0, "aria-hidden": "true"}), element("span")));
+      element("td", {class: "number"}), element("td", {class: "number"}), element("td", {}, element("meter", {min: 0, "aria-hidden": "true"}), element("span")));
     fillRows(byId("visits").tBodies[0], visits.first, one => `${one.client}-${one.visit}`, make, (row, one) => {
       write(row.cells[0], this.nameOf(one.client, one.name));
       write(row.cells[1], plain(one.visit));
       write(row.cells[2], plain(one.staleness));
-      const [meter, text] = row.cells[3].children;
+      write(row.cells[3], one.lease_from === null ? "–" : duration(Math.max(0, now - one.lease_from)));
+      const [meter, text] = row.cells[4].children;
       const left = one.lease_until === null ? null : Math.max(0, one.lease_until - now);
       meter.hidden = left === null || lease === null;
       if (!meter.hidden) {

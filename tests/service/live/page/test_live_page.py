@@ -231,6 +231,23 @@ def test_a_screen_reader_finds_names_and_is_not_flooded(page, trained):
     assert set(levels[1:]) == {2}
 
 
+def test_the_age_of_a_lease_grows_until_it_is_renewed(page, tmp_path):
+    with federation(tmp_path, NAMES[:1], versions=1) as server:
+        peer = server.enrol()
+        visit = peer.check_in()
+        sign_in(page, server.url, server.admin.token)
+
+        def lease():
+            *_, age, left = page.texts("#visits tbody tr:first-child > *")
+            return (int(age.removesuffix(" s")), int(left.removesuffix(" s"))) if left else None
+
+        eventually(lambda: (found := lease()) and found[0] >= 4)
+        age, left = lease()
+        assert age + left == pytest.approx(60, abs=1)
+        assert peer.http.post(f"/v1/visits/{visit['number']}/heartbeat").status_code == 200
+        eventually(lambda: lease()[0] < age)
+
+
 def test_names_from_the_network_stay_text(page, tmp_path):
     with federation(tmp_path, HOSTILE[:2], versions=2) as server:
         peer = server.enrol(name=HOSTILE[2])
