@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-from offbeat.privacy.noise_rows import NoiseSource, standard_normals
+from offbeat_client.differential_privacy.noise_rows import NoiseSource, standard_normals
 
 LENGTH = 10_000_000
 PAIRS = 1 << 14

@@ -14,7 +14,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from offbeat.helper.opening import open_seeds, sum_of_masks
+from offbeat_client.helper.opening import open_seeds, sum_of_masks
 from offbeat_client.privacy.envelope import RECORD_BYTES, Binding, parse, seal
 from offbeat_client.privacy.epoch_key import EpochKey
 from offbeat_client.privacy.fixed_point import norm, quantise

@@ -1,15 +1,18 @@
 # A client without PyTorch: Python, numpy and offbeat_client. Its program is yours; join_site.py is an example.
 #
 #     docker build --file deploy/client.Dockerfile --tag offbeat-client .
+#
+# The helper of private sums: --build-arg EXTRAS=[helper] --tag offbeat-helper, with offbeat-helper as its entry point.
 ARG PYTHON=3.12
 
 FROM python:${PYTHON}-slim
+ARG EXTRAS=""
 COPY packages/client/pyproject.toml packages/client/README.md LICENSE /build/
 COPY src/offbeat_client /build/src/offbeat_client
-RUN pip install --no-cache-dir /build \
+RUN pip install --no-cache-dir "/build${EXTRAS}" \
   && rm -r /build \
   && useradd --uid 10001 --no-create-home offbeat \
-  && mkdir -p /srv/offbeat/client /srv/offbeat/handout /srv/offbeat/digits \
+  && mkdir -p /srv/offbeat/client /srv/offbeat/helper /srv/offbeat/handout /srv/offbeat/digits \
   && chown -R offbeat /srv/offbeat
 ENV PYTHONUNBUFFERED=1
 WORKDIR /srv/offbeat

@@ -36,7 +36,7 @@ def read_services() -> dict[str, Any]:
 
 def command_line(service: Mapping[str, Any]) -> list[str]:
     """Return the program of a service's container with its arguments."""
-    return [*service.get("entrypoint", ENTRY_POINTS[service["image"]]), *service["command"]]
+    return [*(service.get("entrypoint") or ENTRY_POINTS[service["image"]]), *service["command"]]
 
 
 class Processes:
@@ -149,8 +149,9 @@ class Processes:
         """Put the images' programs into a folder."""
         programs = self._folder / "bin"
         programs.mkdir(parents=True, exist_ok=True)
-        for name, call in {"offbeat": f'"{sys.executable}" -m offbeat', "python": f'"{sys.executable}"'}.items():
-            (programs / name).write_text(f'#!/bin/sh\nexec {call} "$@"\n', encoding="utf-8")
+        calls = {"offbeat": "-m offbeat", "offbeat-helper": "-m offbeat_client.helper", "python": ""}
+        for name, module in calls.items():
+            (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n', encoding="utf-8")
             (programs / name).chmod(0o755)
         for script in ("back_up.sh", "hand_out.sh"):
             shutil.copy(DEPLOY / script, programs / script)

@@ -1,4 +1,4 @@
-# The server, the helper and all commands of Offbeat, with PyTorch for the CPU.
+# The server and all commands of Offbeat, with PyTorch for the CPU.
 #
 #     docker build --file deploy/server.Dockerfile --tag offbeat .
 #
@@ -27,11 +27,11 @@ COPY --from=build /opt/offbeat /opt/offbeat
 COPY deploy/back_up.sh deploy/hand_out.sh /usr/local/bin/
 # Volumes that are mounted on these folders belong to the user, too.
 RUN useradd --uid 10001 --no-create-home offbeat \
-  && mkdir -p /srv/offbeat/server /srv/offbeat/helper /srv/offbeat/handout /srv/offbeat/backups /srv/offbeat/digits \
+  && mkdir -p /srv/offbeat/server /srv/offbeat/handout /srv/offbeat/backups /srv/offbeat/digits \
   && chown -R offbeat /srv/offbeat
 ENV PATH=/opt/offbeat/bin:$PATH PYTHONUNBUFFERED=1 MPLCONFIGDIR=/tmp
 WORKDIR /srv/offbeat
 USER 10001
-EXPOSE 8443 9443
+EXPOSE 8443
 ENTRYPOINT ["offbeat"]
 CMD ["serve", "server.toml"]

@@ -51,8 +51,9 @@ def test_each_import_is_a_dependency_or_an_extra(project, package, ours):
 
 
 def test_offbeat_needs_the_client_of_its_own_version():
-    assert f"offbeat-client=={CLIENT['version']}" in PROJECT["dependencies"]
+    assert f"offbeat-client[helper]=={CLIENT['version']}" in PROJECT["dependencies"]
     assert CLIENT["version"] == PROJECT["version"]
+    assert set(CLIENT["optional-dependencies"]["helper"]) <= set(PROJECT["dependencies"])
     assert "torch" not in names(CLIENT["dependencies"])
     assert (ROOT / "packages/client/src/offbeat_client").samefile(SOURCES / "offbeat_client")
 

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from offbeat.config.section import Count, Positive, Section
-from offbeat.config.validation_errors import mistakes, user_error
 from offbeat.sweeps.over import Choices
 from offbeat.sweeps.search_space import all_points
+from offbeat_client.tables.section import Count, Positive, Section
+from offbeat_client.tables.validation_errors import mistakes, user_error
 
 SCALES = ("quick", "medium", "full")
 

@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 from pydantic import Field, field_validator, model_validator
 
-from offbeat.config.section import Section
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.report.export import write_file
 from offbeat.report.plot_style import GREY, STYLE, WIDTH, colours, png, tidy
+from offbeat_client.tables.section import Section
 from papers.figures.figure_result import DOTS_PER_INCH, FigureResult
 from papers.figures.finding import Effect, Finding
 from papers.figures.paper_figure import PaperFigure, fingerprint_of

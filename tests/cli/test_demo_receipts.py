@@ -3,8 +3,8 @@ from contextlib import closing
 import pytest
 
 from offbeat.cli.demo.receipts import receipts
-from offbeat.helper.helper import Helper
-from tests.helper.conftest import CLIENTS, enrol_clients, records_for
+from offbeat_client.helper.helper import Helper
+from tests.offbeat_client.helper.conftest import CLIENTS, enrol_clients, records_for
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from offbeat.privacy.accounting import epsilon
 from offbeat_client.client_folder.identity import ClientFolder
+from offbeat_client.differential_privacy.accounting import epsilon
 from offbeat_client.privacy.signing_key import public_bytes
 
 Command = Callable[..., tuple[int, str, str]]

@@ -13,7 +13,9 @@ from processes import DEPLOY, WORKING_DIRECTORY, command_line, read_services
 
 from offbeat.cli.main import app
 from offbeat.config import server_file
+from offbeat_client.cli.helper import helper
 
+PROGRAMS = {"offbeat": app, "offbeat-helper": helper}
 SCRIPTS = {"back_up.sh": 3, "hand_out.sh": 3}
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 SERVICES = read_services()
@@ -22,8 +24,8 @@ SERVICES = read_services()
 def check(command):
     """Parse a command line as its program does; run nothing."""
     program, *arguments = command
-    if program == "offbeat":
-        _check_offbeat(app, arguments)
+    if program in PROGRAMS:
+        _check_arguments(PROGRAMS[program], arguments)
     elif program in SCRIPTS:
         assert len(arguments) == SCRIPTS[program]
         assert arguments[-1].isdigit() or program not in SCRIPTS
@@ -34,12 +36,12 @@ def check(command):
         assert (DEPLOY / arguments[0]).exists()
 
 
-def _check_offbeat(command, arguments):
+def _check_arguments(command, arguments):
     with command.make_context(command.name, list(arguments)) as context:
         if isinstance(command, click.Group):
             rest = [*context._protected_args, *context.args]
             _, inner, rest = command.resolve_command(context, rest)
-            _check_offbeat(inner, rest)
+            _check_arguments(inner, rest)
 
 
 def unit(path):

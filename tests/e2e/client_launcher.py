@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 
 from offbeat.cli import main as cli
-from offbeat.helper import server as helper_server
 from offbeat.service.client import Visit, run_client
 from offbeat.service.engine import service
 from offbeat.service.server import server
 from offbeat.worlds import serve as serving
+from offbeat_client.helper import server as helper_server
 from offbeat_client.http.refusal import UnreachableError
 from offbeat_client.http.retry import Backoff
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from safetensors.numpy import load_file
 
-from offbeat.config.toml_table import read_table
 from offbeat.errors import OffbeatError
-from offbeat.helper.roster import enrol, parse_roster
 from offbeat.service.server.admin import live_status
+from offbeat_client.helper.roster import enrol, parse_roster
 from offbeat_client.privacy.signing_key import public_bytes
 from offbeat_client.private_updates import public_key
+from offbeat_client.tables.toml_table import read_table
 from tests.e2e.server_process import Launcher, free_port, until
 
 CLIENTS = 4

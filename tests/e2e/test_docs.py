@@ -15,7 +15,7 @@ import tomli_w
 
 from offbeat.compression import qsgd
 from offbeat.config import experiment_file, server_file
-from offbeat.helper.roster import parse_roster
+from offbeat_client.helper.roster import parse_roster
 from offbeat_client.sending import upload_bytes
 from papers.figures.figure_file import FigureTables
 from papers.figures.theorem import TheoremTables

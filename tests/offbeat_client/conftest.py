@@ -17,11 +17,11 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from offbeat.service.server.certificates import make_certificates
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.retry import Backoff
 from offbeat_client.local_plan import LocalPlan
 from offbeat_client.messages import PlanMessage
+from offbeat_client.serving.certificates import make_certificates
 from offbeat_client.visit import Visit
 
 Arrays = dict[str, NDArray[np.float32]]

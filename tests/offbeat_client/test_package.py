@@ -60,3 +60,13 @@ print(run(url, fit, folder, enrolment_token=token, visits=2))
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="has no attribute 'unknown'"):
         _ = offbeat_client.unknown
+
+
+def test_a_client_needs_no_packages_of_the_helper():
+    run_blocked("""
+for name in ("click", "fastapi", "granian", "scipy", "starlette"):
+    sys.modules[name] = None
+import offbeat_client
+for name in offbeat_client.__all__:
+    getattr(offbeat_client, name)
+""")

@@ -21,7 +21,7 @@ import httpx
 import pytest
 import torch
 
-from offbeat.service.server.certificates import make_certificates
+from offbeat_client.serving.certificates import make_certificates
 from tests.service.conftest import LENGTH, Served, running
 from tests.service.hostile_requests import Attacker, Hostile
 from tests.service.http_client import until

@@ -4,8 +4,8 @@ import pytest
 
 from offbeat.algorithms import MIFA, FedAvg, FedBuff, FedLaAvg, FedNova, Port
 from offbeat.config.privacy_section import PrivacySection
-from offbeat.privacy.correlated_noise import sensitivity
 from offbeat.worlds.privacy import protection
+from offbeat_client.differential_privacy.correlated_noise import sensitivity
 
 NOISY = {"noise_multiplier": 2.0, "max_participations": 4}
 SECRET = bytes(range(32))

@@ -12,13 +12,13 @@ from offbeat.algorithms.components.buffers.secret_latest_of_each import SecretLa
 from offbeat.algorithms.components.buffers.secret_sum import SecretSum
 from offbeat.config.server_file import load
 from offbeat.errors import OffbeatError
-from offbeat.helper.connection import HelperConnection
-from offbeat.privacy.accounting import epsilon
-from offbeat.privacy.correlated_noise import sensitivity
 from offbeat.service.engine.privacy_status import PrivacySettings
+from offbeat.service.masked.helper_connection import HelperConnection
 from offbeat.service.store.backup import back_up
 from offbeat.worlds.serve import build_coordinator
 from offbeat.worlds.served_privacy import privacy_settings
+from offbeat_client.differential_privacy.accounting import epsilon
+from offbeat_client.differential_privacy.correlated_noise import sensitivity
 from offbeat_client.privacy.terms import Terms, sign
 from tests.error_line import error_line
 from tests.service.conftest import body_of, running

@@ -12,11 +12,11 @@ from offbeat.algorithms.components.buffers.secret_sum import SecretSum
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.errors import OffbeatError
-from offbeat.privacy.accounting import epsilon
-from offbeat.privacy.correlated_noise import prefix_sum_error
-from offbeat.privacy.noise_rows import NoiseSource
 from offbeat.simulation.masked_updates import MaskedUpdates
 from offbeat.worlds.simulated_privacy import _open_sum, protect
+from offbeat_client.differential_privacy.accounting import epsilon
+from offbeat_client.differential_privacy.correlated_noise import prefix_sum_error
+from offbeat_client.differential_privacy.noise_rows import NoiseSource
 from tests.worlds.private_simulations import FEDBUFF, MASKED, finished
 
 CLIPPED = "{ clip_norm = 0.5 }"

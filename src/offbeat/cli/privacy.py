@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from offbeat.cli.options import PATH
-from offbeat.privacy.plan import LARGEST_BANDS, check_schedule, most_at_work
+from offbeat_client.differential_privacy.plan import LARGEST_BANDS, check_schedule, most_at_work
 from offbeat_client.number_checks import LARGEST_COUNT
 
 
@@ -70,9 +70,9 @@ def plan(
     from rich.table import Table
 
     from offbeat.cli.console import console
-    from offbeat.privacy.accounting import epsilon as epsilon_of
-    from offbeat.privacy.accounting import noise_multiplier as noise_multiplier_for
-    from offbeat.privacy.correlated_noise import prefix_sum_error
+    from offbeat_client.differential_privacy.accounting import epsilon as epsilon_of
+    from offbeat_client.differential_privacy.accounting import noise_multiplier as noise_multiplier_for
+    from offbeat_client.differential_privacy.correlated_noise import prefix_sum_error
 
     check_schedule(
         clients=clients, participations=participations, separation=separation, buffer=buffer, versions=versions
@@ -120,7 +120,7 @@ def epsilon(noise_multiplier: float, participations: int, delta: float, mechanis
 
     For zero-out and for replace-one adjacency.
     """
-    from offbeat.privacy.accounting import epsilon as epsilon_of
+    from offbeat_client.differential_privacy.accounting import epsilon as epsilon_of
 
     zero_out = epsilon_of(noise_multiplier, participations, delta)
     replace_one = epsilon_of(noise_multiplier, participations, delta, replace_one=True)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
     """Run the server of FILE until Ctrl-C; the same command resumes the run."""
     from offbeat.config.server_file import load
-    from offbeat.service.console_log import write_logs
-    from offbeat.service.server.certificates import fingerprint
     from offbeat.worlds.serve import run_server
+    from offbeat_client.serving.certificates import fingerprint
+    from offbeat_client.serving.console_log import write_logs
 
     write_logs(logging.INFO if logs else logging.WARNING)
     server = load(file, changes)

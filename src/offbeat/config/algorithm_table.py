@@ -13,8 +13,8 @@ from offbeat.algorithms.components.staleness import STALENESS, Staleness
 from offbeat.algorithms.components.step_sizes import STEP_SIZES, StepSizes
 from offbeat.config.import_path import call, is_import_path, load_callable
 from offbeat.config.objects_by_name import check_type, make_by_name
-from offbeat.config.validation_errors import error_prefix, short
 from offbeat.errors import OffbeatError, did_you_mean
+from offbeat_client.tables.validation_errors import error_prefix, short
 
 # Hyper-parameters whose table names the function that makes them: { name = "polynomial", a = 0.5 }.
 FACTORIES: dict[str, Mapping[str, Callable[..., Any]]] = {

@@ -5,8 +5,8 @@ from typing import Any
 from offbeat.algorithms.components import Compression
 from offbeat.compression import COMPRESSORS, Compressor
 from offbeat.config.objects_by_name import make_by_name
-from offbeat.config.validation_errors import short
 from offbeat.errors import OffbeatError
+from offbeat_client.tables.validation_errors import short
 
 
 def no_compression() -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from offbeat.config.section import Count, Section
+from offbeat_client.tables.section import Count, Section
 
 
 class EarlyStopSection(Section):

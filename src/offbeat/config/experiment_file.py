@@ -24,13 +24,13 @@ from offbeat.config.flower_section import FlowerSection
 from offbeat.config.model_sections import ModelSection
 from offbeat.config.population_sections import IntervalsSection, PopulationSection
 from offbeat.config.privacy_section import PrivacySection
-from offbeat.config.section import Section
-from offbeat.config.toml_table import read_table
-from offbeat.config.validation_errors import collected, error_prefix, mistakes, user_error
 from offbeat.training.accelerator import Accelerator, Precision, check_device_name, choose_device
 from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
 from offbeat.training.trainers.names import TrainerName
+from offbeat_client.tables.section import Section
+from offbeat_client.tables.toml_table import read_table
+from offbeat_client.tables.validation_errors import collected, error_prefix, mistakes, user_error
 
 REPRODUCTION_TABLES = ("reproduction", "panels", "scales", "tuning", "claims")
 """The tables of the files in ``papers/`` that an experiment ignores."""

@@ -11,20 +11,14 @@ from offbeat.config.compression_table import compression_from_table
 from offbeat.config.early_stop_section import EarlyStopSection
 from offbeat.config.import_path import is_import_path
 from offbeat.config.lr_decay_table import lr_decay_from_table
-from offbeat.config.section import (
-    Count,
-    ImportPath,
-    NotNegative,
-    Positive,
-    Section,
-    name_or_import_path,
-)
+from offbeat.config.user_paths import ImportPath, name_or_import_path
 from offbeat.data.catalogue import DATASETS
 from offbeat.errors import OffbeatError
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
 from offbeat_client.local_plan import Optimizer
+from offbeat_client.tables.section import Count, NotNegative, Positive, Section
 
 Table = dict[str, Any]
 DataOnDevice = Literal["auto", "always", "never"]

@@ -2,7 +2,8 @@
 
 from pydantic import Field
 
-from offbeat.config.section import ImportPath, Section
+from offbeat.config.user_paths import ImportPath
+from offbeat_client.tables.section import Section
 
 
 class FlowerSection(Section):

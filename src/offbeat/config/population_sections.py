@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from offbeat.config.section import Count, NotNegative, Positive, Probability, Section, UserPath
+from offbeat.config.user_paths import UserPath
+from offbeat_client.tables.section import Count, NotNegative, Positive, Probability, Section
 
 
 class IidSection(Section):

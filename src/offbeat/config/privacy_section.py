@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from offbeat.config.section import Count, NotNegative, Positive, Section
 from offbeat_client.privacy.terms import Mechanism
+from offbeat_client.tables.section import Count, NotNegative, Positive, Section
 
 
 class PrivacySection(Section):

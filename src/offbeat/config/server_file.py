@@ -24,13 +24,14 @@ from offbeat.config.experiment_sections import (
 )
 from offbeat.config.model_sections import ModelSection
 from offbeat.config.privacy_section import PrivacySection
-from offbeat.config.section import Count, Positive, Section, UserPath
-from offbeat.config.toml_table import read_table
-from offbeat.config.validation_errors import error_prefix
+from offbeat.config.user_paths import UserPath
 from offbeat.early_stop import EarlyStop
 from offbeat.service.settings import ServerSettings
 from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
+from offbeat_client.tables.section import Count, Positive, Section
+from offbeat_client.tables.toml_table import read_table
+from offbeat_client.tables.validation_errors import error_prefix
 
 
 class ServiceSection(Section):

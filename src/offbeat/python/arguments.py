@@ -15,7 +15,6 @@ from offbeat.algorithms import ALGORITHMS, Algorithm, LocalPlan
 from offbeat.config.compression_table import check_compression
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import LocalSection
-from offbeat.config.validation_errors import mistakes, user_error
 from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import refuse_shared_memory
 from offbeat.training.loss_modules import name_of_loss
@@ -23,6 +22,7 @@ from offbeat.training.models import initial_randomness
 from offbeat.training.objectives import Objective
 from offbeat.training.trainers.hooks import parameter_with_hook
 from offbeat.worlds.workload import build_objective
+from offbeat_client.tables.validation_errors import mistakes, user_error
 from offbeat_client.user_code_errors import error_line, failure
 
 Function = Callable[[Tensor, Tensor], Any]

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from offbeat.config.experiment_file import Experiment, experiment_of
-from offbeat.config.toml_table import read_table
 from offbeat.runs.directory import lock_folder
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import check_runs, load_data, run_all
@@ -24,6 +23,7 @@ from offbeat.sweeps.trials import (
     trial_of,
     trials_experiment,
 )
+from offbeat_client.tables.toml_table import read_table
 
 
 @dataclass(frozen=True)

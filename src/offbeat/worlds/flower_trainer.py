@@ -5,10 +5,10 @@ from pathlib import Path
 from offbeat.algorithms import Algorithm
 from offbeat.config.flower_section import FlowerSection
 from offbeat.config.import_path import load_object
-from offbeat.config.validation_errors import error_prefix
 from offbeat.errors import OffbeatError
 from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.workload import Workload
+from offbeat_client.tables.validation_errors import error_prefix
 
 
 def build_flower_trainer(section: FlowerSection, workload: Workload, algorithm: Algorithm, clients: int) -> Trainer:

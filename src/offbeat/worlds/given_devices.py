@@ -7,12 +7,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from offbeat.config.validation_errors import error_prefix
 from offbeat.errors import OffbeatError
 from offbeat.population.availability import Availability, Intervals
 from offbeat.population.devices.bandwidth_traces import Trace
 from offbeat.population.devices.links import ConstantLink, Link, TraceLink
 from offbeat.worlds.population import Population, check_link, check_step_seconds
+from offbeat_client.tables.validation_errors import error_prefix
 from offbeat_client.user_code_errors import failure
 
 _KEYS = ("step_seconds", "down_bytes_per_second", "up_bytes_per_second", "availability")

@@ -21,7 +21,6 @@ from offbeat.config.population_sections import (
     SpeedSection,
     TraceSection,
 )
-from offbeat.config.validation_errors import error_prefix
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.population import partition
@@ -34,6 +33,7 @@ from offbeat.population.devices.published_measurements import PHONES, TRACES
 from offbeat.population.holdout import Shards, hold_out
 from offbeat.randomness import Purpose
 from offbeat.worlds.population_availability import build_availability, build_quiet_hours
+from offbeat_client.tables.validation_errors import error_prefix
 
 # 30 million years a step, or a transfer of a gigabyte: beyond, float64 no longer resolves seconds.
 _SLOWEST_STEP = 1e15

@@ -12,11 +12,11 @@ from offbeat.config.population_sections import (
     PopulationSection,
     QuietHoursSection,
 )
-from offbeat.config.validation_errors import error_prefix
 from offbeat.data.dataset import Dataset
 from offbeat.errors import OffbeatError
 from offbeat.population import availability
 from offbeat.population.availability import Availability, HoursOfDay, QuietHours
+from offbeat_client.tables.validation_errors import error_prefix
 
 
 def build_quiet_hours(section: PopulationSection, seed: int) -> QuietHours | HoursOfDay | None:

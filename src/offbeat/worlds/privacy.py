@@ -13,8 +13,8 @@ from offbeat.algorithms.components.buffers.privacy_checks import check_private_s
 from offbeat.algorithms.components.buffers.secret import secret
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.coordinator.participation import Participation
-from offbeat.privacy.noise_rows import NoiseSource
-from offbeat.privacy.plan import check_schedule
+from offbeat_client.differential_privacy.noise_rows import NoiseSource
+from offbeat_client.differential_privacy.plan import check_schedule
 from offbeat_client.local_plan import normaliser
 from offbeat_client.number_checks import LARGEST_COUNT
 from offbeat_client.privacy.terms import LARGEST_SUM, NOISE_TAIL, MaskedPayload, largest_masked, largest_number

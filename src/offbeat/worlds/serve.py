@@ -19,7 +19,6 @@ from offbeat.config.server_file import ServerFile
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
 from offbeat.service.engine.privacy_status import PrivacySettings
-from offbeat.service.server.certificates import Certificates, check_certificate, make_certificates
 from offbeat.service.server.server import Listening, serve
 from offbeat.service.settings import ServerSettings
 from offbeat.service.store.model_files import Layout
@@ -29,6 +28,7 @@ from offbeat.worlds.initial_model import read_initial_model
 from offbeat.worlds.pattern_guard import guard_pattern
 from offbeat.worlds.served_privacy import privacy_settings, protect
 from offbeat.worlds.workload import build_dataset, build_model
+from offbeat_client.serving.certificates import Certificates, check_certificate, make_certificates
 
 _DISK_THREADS = 32  # most of them wait for the disk
 

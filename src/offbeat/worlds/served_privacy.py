@@ -9,8 +9,8 @@ from offbeat.algorithms import Algorithm
 from offbeat.config.server_file import ServerFile
 from offbeat.coordinator.participation import Participation
 from offbeat.errors import OffbeatError
-from offbeat.helper.connection import HelperConnection
 from offbeat.service.engine.privacy_status import PrivacySettings
+from offbeat.service.masked.helper_connection import HelperConnection
 from offbeat.service.store.noise_secret import noise_secret
 from offbeat.worlds.privacy import Protection, protection
 from offbeat_client.privacy.terms import SignedTerms, verify

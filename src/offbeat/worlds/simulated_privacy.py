@@ -12,11 +12,11 @@ from offbeat.algorithms import Algorithm
 from offbeat.config.experiment_sections import PRIVACY_COLUMNS
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.coordinator.participation import Participation
-from offbeat.privacy.accounting import epsilon
-from offbeat.privacy.noise_rows import NoiseSource
 from offbeat.simulation.evaluations import Evaluate
 from offbeat.simulation.masked_updates import MaskedUpdates
 from offbeat.worlds.privacy import protection
+from offbeat_client.differential_privacy.accounting import epsilon
+from offbeat_client.differential_privacy.noise_rows import NoiseSource
 
 
 def protect(

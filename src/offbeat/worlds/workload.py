@@ -21,7 +21,6 @@ from offbeat.config.model_sections import (
     OwnModelSection,
     ResnetSection,
 )
-from offbeat.config.validation_errors import error_prefix
 from offbeat.data import load_dataset
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
@@ -34,6 +33,7 @@ from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import LOSSES, METRICS, Objective
 from offbeat.training.workload import Examples, Workload
 from offbeat.worlds.global_randomness import fixed_randomness
+from offbeat_client.tables.validation_errors import error_prefix
 
 
 def build_workload(

@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from offbeat.service.server import certificates
 from offbeat_client.errors import OffbeatError
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.refusal import UnreachableError
 from offbeat_client.messages import CheckedIn
+from offbeat_client.serving import certificates
 
 CHECK_IN = ("POST", "/v1/checkin")
 

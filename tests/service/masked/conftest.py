@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 from offbeat.algorithms import Algorithm, FedBuff
 from offbeat.algorithms.components.buffers.secret import secret
 from offbeat.coordinator.participation import Participation
-from offbeat.helper.connection import Answer, Facts
-from offbeat.helper.helper import Helper
-from offbeat.helper.refusal import HelperRefusal
 from offbeat.service.engine.privacy_status import PrivacySettings
+from offbeat.service.masked.helper_connection import Answer, Facts
 from offbeat.service.masked.helper_protocol import HelperRefusedError
+from offbeat_client.helper.helper import Helper
+from offbeat_client.helper.refusal import HelperRefusal
 from offbeat_client.http.refusal import UnreachableError
 from offbeat_client.privacy.epoch_key import EpochKey
 from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.share import make_share
 from offbeat_client.privacy.terms import Terms, largest_masked
-from tests.helper.conftest import KEYS, enrol_clients
+from tests.offbeat_client.helper.conftest import KEYS, enrol_clients
 from tests.service.conftest import LENGTH, Peer, Served
 from tests.service.conftest import running as running_server
 from tests.service.http_client import until

@@ -1,4 +1,4 @@
-from offbeat.helper.connection import HelperConnection
+from offbeat.service.masked.helper_connection import HelperConnection
 from offbeat.service.masked.helper_protocol import HelperRefusedError, MaskHelper
 
 

@@ -12,7 +12,7 @@ from offbeat_client.local_plan import normaliser
 from offbeat_client.privacy.envelope import RECORD_BYTES
 from offbeat_client.privacy.epoch_key import EpochKey
 from offbeat_client.privacy.head import Head
-from tests.helper.conftest import KEYS
+from tests.offbeat_client.helper.conftest import KEYS
 from tests.service.conftest import LENGTH, body_of, running
 from tests.service.http_client import kind_of, until
 from tests.service.masked.conftest import enrolled_helper, header, masked_server

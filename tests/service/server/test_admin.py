@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from offbeat.algorithms import SCAFFOLD
 from offbeat.cli import service as cli_service
 from offbeat.errors import OffbeatError
-from offbeat.service.server import certificates
 from offbeat.service.server.admin import clients, newest_model, revoke, runs, status
+from offbeat_client.serving import certificates
 from tests.service.conftest import LENGTH, running
 
 DELTA = torch.arange(float(LENGTH))

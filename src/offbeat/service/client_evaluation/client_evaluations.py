@@ -12,11 +12,11 @@ import sqlalchemy as sa
 from offbeat.client_metrics import ClientResult
 from offbeat.randomness import choose_clients
 from offbeat.service.client_evaluation.evaluation_round import EvaluationRound, RoundSummary
-from offbeat.service.console_log import event
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.database import client_evaluations
 from offbeat.service.store.log_writer import LogWriter
 from offbeat_client.files import write_durably
+from offbeat_client.serving.console_log import event
 
 FILE = "client_evaluations.jsonl"
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from offbeat.coordinator.calls import Call
-from offbeat.service.console_log import event
 from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.store.call_records import record_of, vector_of
 from offbeat.service.store.log_writer import LogWriter
@@ -13,6 +12,7 @@ from offbeat.service.store.segments import Segment, Segments
 from offbeat.service.tally.client_tally import ClientTally
 from offbeat.service.updates.update_body import StoredUpdate
 from offbeat.service.updates.update_files import UpdateFiles
+from offbeat_client.serving.console_log import event
 
 # After a restart no client is available before it checks in, and the record of an assignment names the clients.
 _NOT_LOGGED = frozenset({"present", "absent"})

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from statistics import median_low
 
 from offbeat.coordinator import Coordinator
-from offbeat.privacy.accounting import epsilon
 from offbeat.service.masked.helper_protocol import MaskHelper
 from offbeat.service.masked.shares import Shares
+from offbeat_client.differential_privacy.accounting import epsilon
 from offbeat_client.messages import Answer
 from offbeat_client.privacy.terms import Terms
 

@@ -9,14 +9,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from offbeat.service.engine.metrics import Metrics
 from offbeat.service.engine.service import Service
 from offbeat.service.http.admin_routes import add_admin_routes
-from offbeat.service.http.body_limit import BodyLimit, UnreadBody
+from offbeat.service.http.body_limit import BodyLimit
 from offbeat.service.http.client_routes import add_client_routes
-from offbeat.service.http.connections import Connections, CountedRequests
 from offbeat.service.http.control_routes import add_control_routes
 from offbeat.service.http.error_answers import add_error_answers, refusal_answer
 from offbeat.service.http.live_routes import add_live_routes
 from offbeat.service.http.request_parts import PROBLEMS, authenticate
 from offbeat.service.live.viewers import Viewers
+from offbeat_client.serving.connections import Connections, CountedRequests
+from offbeat_client.serving.unread_body import UnreadBody
 
 PROTOCOL = "1.6"
 """The protocol's version; ``docs/protocol.md`` says what each one added."""

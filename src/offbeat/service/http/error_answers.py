@@ -9,9 +9,9 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from offbeat.service.console_log import event
 from offbeat.service.engine.service import Service
 from offbeat.service.refusal import Refusal
+from offbeat_client.serving.console_log import event
 
 _KINDS = {404: "not-found", 405: "method-not-allowed"}
 

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from offbeat.algorithms.components import ClosedBuffer
 from offbeat.algorithms.components.buffers.secret_sum import SecretSum
 from offbeat.errors import OffbeatError
-from offbeat.service.console_log import event
 from offbeat.service.engine.engine import Engine
 from offbeat.service.masked.helper_protocol import HelperAnswer, HelperRefusedError, MaskHelper
 from offbeat.service.masked.shares import Shares
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.update_body import StoredUpdate
 from offbeat_client.files import durable_file
+from offbeat_client.serving.console_log import event
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)

@@ -33,18 +33,18 @@ from offbeat.service.engine.lease_timer import LeaseTimer
 from offbeat.service.engine.service import Service
 from offbeat.service.engine.start_up import open_engine
 from offbeat.service.http.app import make_app
-from offbeat.service.http.connections import Connections
 from offbeat.service.live.state import live_state
 from offbeat.service.live.viewers import Viewers
 from offbeat.service.masked.sum_opener import SumOpener
 from offbeat.service.refusal import Refusal
 from offbeat.service.server.addresses import local_host, public_host, write_address
-from offbeat.service.server.http_server import HttpServer, listen, max_connections, raise_file_limit
 from offbeat.service.settings import ServerSettings
 from offbeat.service.store.model_files import Layout
 from offbeat.service.store.store import Store
 from offbeat.service.updates.uploads import Uploads
 from offbeat_client.files import write_durably
+from offbeat_client.serving.connections import Connections
+from offbeat_client.serving.http_server import HttpServer, listen, max_connections, raise_file_limit
 
 _GRACE_SECONDS = 10.0  # for requests under way when the server stops
 _MIN_MODELS = 16  # a checkpoint is due by size after updates of at least so many models

@@ -1,0 +1,51 @@
+"""Paths of the user in a section of a file: files, folders, import paths."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ValidationInfo
+
+from offbeat.config.import_path import canonical, is_import_path
+from offbeat.errors import OffbeatError, did_you_mean
+
+
+def _folder(info: ValidationInfo) -> Path:
+    """Return the folder of the file, to which its paths are relative."""
+    return (info.context or {}).get("folder", Path())
+
+
+def _absolute(path: str, info: ValidationInfo) -> str:
+    try:
+        return str((_folder(info) / Path(path).expanduser()).absolute())
+    except RuntimeError:
+        raise ValueError("the user does not exist; write the full path") from None
+
+
+def _canonical(text: str, info: ValidationInfo) -> str:
+    if not is_import_path(text):
+        raise ValueError('must be an import path such as "my_code.py:name" or "package.module:name"')
+    return _absolute_import(text, info)
+
+
+def _absolute_import(text: str, info: ValidationInfo) -> str:
+    try:
+        return canonical(text, _folder(info))
+    except OffbeatError as error:
+        # The caller's message begins with the key and the text.
+        raise ValueError(str(error).removeprefix(f"{text!r}: ")) from None
+
+
+# A file or folder of the user, relative to the file; absolute after validation.
+UserPath = Annotated[str, AfterValidator(_absolute)]
+
+# An object of the user's code; a file path in it is absolute after validation.
+ImportPath = Annotated[str, AfterValidator(_canonical)]
+
+
+def name_or_import_path(text: str, info: ValidationInfo, known: Any) -> str:
+    """Return a known name, or an import path with an absolute file path."""
+    if is_import_path(text):
+        return _absolute_import(text, info)
+    if text not in known:
+        raise ValueError(f"{did_you_mean(text, known)}, or an import path such as my_code.py:name")
+    return text

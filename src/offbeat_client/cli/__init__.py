@@ -1,0 +1,1 @@
+"""Command lines: how a program ends, and the helper's commands."""

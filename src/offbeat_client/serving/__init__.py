@@ -1,0 +1,1 @@
+"""The HTTP server's process: sockets, certificates, limits of connections, logs."""

@@ -1,0 +1,1 @@
+"""Tables of TOML files: reading, checking, and errors for their author."""

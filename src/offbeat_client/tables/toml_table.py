@@ -1,0 +1,43 @@
+"""TOML files as unchecked tables, with changes from the command line."""
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from offbeat_client.errors import OffbeatError
+
+
+def read_table(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Return a TOML file as an unchecked table; ``overrides`` are as for ``--set``."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors on Windows add a mark
+    except FileNotFoundError:
+        raise OffbeatError(f"no such file: {path}") from None
+    except OSError as error:
+        raise OffbeatError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise OffbeatError(f"cannot read {path}: it is not UTF-8") from None
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits, or thousands of brackets
+        raise OffbeatError(f"{path} is not valid TOML: {error}") from None
+    for override in overrides:
+        _override(table, override)
+    return table
+
+
+def _override(table: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    *parents, last = key.strip().split(".")
+    if not equals or not all((*parents, last)):
+        raise OffbeatError(f"--set {override}: write it as section.key=value, for instance local.lr=0.1")
+    for parent in parents:
+        below: Any = table.setdefault(parent, {})
+        if not isinstance(below, dict):
+            raise OffbeatError(f"--set {override}: {parent} is a value, not a section")
+        table = below
+    if "\n" in text:
+        raise OffbeatError(f"--set {key}: the value must be one line")
+    try:
+        table[last] = tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        table[last] = text.strip()

@@ -1,0 +1,52 @@
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from offbeat.errors import OffbeatError
+from offbeat_client.helper.helper import Helper
+from offbeat_client.helper.store import Store
+from tests.offbeat_client.helper.conftest import CLIENT_KEYS, enrol_clients, records_for
+
+
+def test_what_was_opened_is_read_back(folder):
+    with closing(Helper(folder)) as helper:
+        helper.open(1, records_for(helper, {0: 4, 1: 5, 2: 6}))
+        expected = helper._rules.opened
+        with closing(Store(folder, read_only=True)) as store:
+            assert store.opened() == expected
+            assert store.opened().histories[CLIENT_KEYS[1]] == (1, 4.0, 5, 5, 1)
+            assert not store.opened().is_stopped
+        helper.open(2, records_for(helper, {0: 5, 1: 6, 2: 7, 3: 1}))
+        with closing(Store(folder, read_only=True)) as store:
+            assert store.batch_sizes() == [3, 4]
+
+
+def test_a_new_run_keeps_participations_and_begins_anew(folder):
+    with closing(Helper(folder)) as helper:
+        helper.open(1, records_for(helper, {0: 4, 1: 4, 7: 4}))
+    enrol_clients(folder, clients=7)
+    with closing(Store(folder, read_only=True)) as store:
+        opened = store.opened()
+        assert (opened.batches, opened.heads) == ([], [])
+        assert store.batch_sizes() == []
+        assert opened.histories[CLIENT_KEYS[0]] == opened.histories[CLIENT_KEYS[7]] == (1, 4.0, -1, -1, 0)
+        assert store.roster() == {key: f"client-{number}" for number, key in enumerate(CLIENT_KEYS[:7])}
+
+
+def test_a_commit_waits_for_the_disk(folder):
+    with closing(Store(folder)) as store:
+        assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_database_that_cannot_be_used_is_one_line(folder, tmp_path):
+    with closing(sqlite3.connect(folder / "helper.sqlite")) as database:
+        database.execute("PRAGMA user_version = 99")
+    with pytest.raises(OffbeatError, match=r"another version of Offbeat \(form 99"):
+        Store(folder)
+    with pytest.raises(OffbeatError, match="offbeat-helper enrol"):
+        Store(tmp_path / "nothing")
+    (tmp_path / "helper.sqlite").write_bytes(b"not a database" * 100)
+    with pytest.raises(OffbeatError, match="cannot use"):
+        Store(tmp_path)
