@@ -85,6 +85,7 @@ def _serve_a_helper() -> None:
                 urllib.request.urlopen(f"{url[1]}/healthz", timeout=10, context=trusted).close()
             finally:
                 helper.terminate()
+                helper.communicate(timeout=60)
         if helper.returncode:
             sys.exit(f"the helper ended with {helper.returncode}")
 
