@@ -6,7 +6,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint types unit coverage kills torture audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-viewers bench-privacy live-page docs reference algorithm missing theory-docs performance-docs service-docs figures results wheel stranger pythons clean
+.PHONY: help run test test-long lint types unit coverage kills torture audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-viewers bench-privacy live-page docs reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -107,6 +107,9 @@ algorithm: .venv/installed ## begin a new algorithm: its file, its test, its re-
 
 missing: .venv/installed ## list the pages, experiments and figures that algorithms still lack
 	@$(BIN)/python tools/algorithms.py missing
+
+benchmark-docs: .venv/installed ## write the page, charts and numbers of the benchmark from its data
+	PYTHONPATH=. $(BIN)/python docs/make_benchmark.py
 
 theory-docs: .venv/installed ## measure the bounds again; write docs/theory-measurements.md and the figure of docs/theory.md
 	PYTHONPATH=. $(BIN)/python docs/make_theory.py

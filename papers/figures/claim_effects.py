@@ -10,10 +10,10 @@ import numpy as np
 from offbeat.report.metrics import main_measure
 from offbeat.runs.directory import Run
 from offbeat.runs.settings import by_label
+from offbeat.statistics.paired_test import Range, TestedEffect, paired_t, sign_test
 from papers.figures.finding import LEAST_SEEDS
 from papers.figures.quantities import has_diverged, least_cost_to_target, measure_of, quantity
 from papers.figures.sections import Claim
-from papers.statistics.paired_test import Range, TestedEffect, paired_t, sign_test
 
 _UNKNOWN = Range(-math.inf, math.inf)
 _ABOVE_CHANCE = 0.05  # a model that is not this much better than guessing has learnt too little

@@ -11,6 +11,7 @@ import click
 
 from offbeat.cli import experiments, listings, run_control, service, tokens
 from offbeat.cli.audit import audit
+from offbeat.cli.benchmark import benchmark
 from offbeat.cli.clients import clients
 from offbeat.cli.devices import devices
 from offbeat.cli.helper import helper
@@ -39,6 +40,7 @@ for _command in (
     experiments.compare,
     experiments.run,
     sweep,
+    benchmark,
     experiments.report,
     experiments.population,
     track,
