@@ -16,7 +16,7 @@ from offbeat.benchmark import raw_data
 from offbeat.benchmark.catalogue import BASELINE, World, labels, read_world, world_names
 from offbeat.benchmark.effects import Comparison, Effect, compare
 from offbeat.benchmark.raw_data import COSTS, WorldData
-from offbeat.benchmark.table import COST_NAMES, by_accuracy, effect_text, write_cost
+from offbeat.benchmark.table import COST_NAMES, by_accuracy, effect_text
 from offbeat.report.plot_style import GREY, STYLE, png, tidy
 
 DOCS = Path(__file__).parent
@@ -31,10 +31,10 @@ _INTRODUCTION = """\
 {answer}
 
 The benchmark tunes all algorithms with the same budget and runs them on fresh seeds: [how it is done](../benchmark.md).
-Each is compared at equal virtual time, at equal client time (the seconds that all clients together have worked) and at equal
-bytes. Brackets hold 95 % intervals of differences or ratios between runs of one seed. **A table names a difference only
-if it is clear after Holm's correction over all comparisons in its world; “not clear” means that the runs do not tell.**
-“≤” marks an effect that is understated, since some runs missed the target.
+Each is compared at equal virtual time, at equal client time (the seconds that all clients together have worked) and at
+equal bytes, both FedAvg's. Brackets hold 95 % intervals of differences or ratios between runs of one seed. **A table
+names a difference only if it is clear after Holm's correction over all comparisons in its world; “not clear” means that
+the runs do not tell.** “≤” marks an effect that is understated, since some runs missed the target.
 
 One model and one data set stand behind this page, a small perceptron on Fashion-MNIST. Ten random trials are little
 tuning for algorithms with many settings. The best one is picked from the same seeds that it is judged by.
@@ -88,7 +88,7 @@ def _section(world: World, data: WorldData, comparison: Comparison) -> Iterator[
         accuracy = comparison.standings[best][cost].accuracy
         assert accuracy is not None
         yield (
-            f"| {COST_NAMES[cost]}, {write_cost(cost, world.budgets[cost])} "
+            f"| {COST_NAMES[cost]} "
             f"| {best}, {units.percent(accuracy.mean, accuracy.half_width)} | {names or 'none'} "
             f"| {_words(comparison.find(best, BASELINE, 'accuracy', cost), best)} "
             f"| {_words(comparison.find(best, BASELINE, 'to_target', cost), best, cost)} |"
@@ -186,7 +186,7 @@ def chart(world: World, comparison: Comparison) -> Figure:
             axes.plot([100 * effect.low, 100 * effect.high], [y, y], color=colour, linewidth=1.6)
             axes.plot(100 * effect.mean, y, "o", color=colour, markersize=4.5)
         axes.set_yticks(range(len(shown)), shown)
-        axes.set_title(f"{COST_NAMES[cost]}, {write_cost(cost, world.budgets[cost])}", loc="left")
+        axes.set_title(f"at equal {COST_NAMES[cost]}", loc="left")
     panels[1].set_xlabel("accuracy over FedAvg's at equal cost, points; 95 % intervals; grey: not clear")
     return figure
 

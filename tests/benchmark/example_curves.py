@@ -7,9 +7,7 @@ import numpy as np
 from offbeat.benchmark.catalogue import World
 from offbeat.benchmark.raw_data import Curve
 
-WORLD = World(
-    Path("tiny.toml"), "A world.", {"seconds": 40.0, "client_seconds": 100.0, "bytes": 2000.0}, 0.5, {}, (), {}
-)
+WORLD = World(Path("tiny.toml"), "A world.", 40.0, 0.5, {}, (), {})
 
 
 def a_curve(accuracy, seed=1, seconds=10.0, client_seconds=50.0, size=1000.0):

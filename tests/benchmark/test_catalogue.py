@@ -29,7 +29,7 @@ def test_a_world_can_run_all_its_algorithms(name):
     assert [one.label for one in entries] == [label for label in labels() if label not in world.without]
     for one in entries:
         world.experiment({one.label: one.table}, [0], 0.5, one.server)
-    assert world.budgets["seconds"] == world.table["stop"]["virtual_seconds"]
+    assert world.seconds == world.table["stop"]["virtual_seconds"]
     assert len(world.question) > 20
 
 
@@ -93,7 +93,7 @@ def test_a_mistake_is_one_line(names, overs, line, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        (("bytes = 100_000", ""), "world.toml: needs the numbers benchmark.client_seconds, benchmark.bytes, "),
+        (("virtual_seconds = 40.0", "versions = 9"), "world.toml: needs the numbers stop.virtual_seconds and "),
         (("target = 0.7", 'target = "high"'), "world.toml: needs the numbers"),
     ],
 )
@@ -103,6 +103,13 @@ def test_a_world_needs_budgets_and_a_target(change, line, tmp_path, monkeypatch)
     with pytest.raises(OffbeatError) as caught:
         read_world("world.toml")
     assert str(caught.value).startswith(line)
+
+
+def test_a_file_does_not_pass_for_a_world_of_the_benchmark():
+    with pytest.raises(
+        OffbeatError, match=r"^--world my/calm\.toml: calm is a world of the benchmark: rename the file$"
+    ):
+        read_world("my/calm.toml")
 
 
 def test_an_unknown_world_is_one_line():

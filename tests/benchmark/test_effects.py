@@ -84,6 +84,19 @@ def test_an_algorithm_that_did_not_spend_the_budget_is_not_compared_there():
     assert found.best["seconds"] == "thrifty"
 
 
+def test_budgets_are_three_quarters_of_what_fedavg_spent_with_the_same_seed():
+    # FedAvg spends 200 client seconds and 4,000 bytes in the first run, twice as much in the second.
+    baseline = [a_curve([0.1, 0.2, 0.3, 0.4, 0.5], 1), a_curve([0.1, 0.2, 0.3, 0.4, 0.5], 2, 10.0, 100.0, 2000.0)]
+    other = [a_curve([0.0, 1.0], seed, 40.0, 300.0, 6000.0) for seed in (1, 2)]
+    found = compare(WORLD, {"fedavg": baseline, "other": other})
+    # The means over the last fifth: of 150 client seconds and 3,000 bytes, then of 300 and 6,000.
+    assert found.standings["other"]["client_seconds"].accuracy.mean == pytest.approx((0.45 + 0.9) / 2)
+    assert found.standings["other"]["bytes"].accuracy.mean == pytest.approx((0.45 + 0.9) / 2)
+    assert found.standings["fedavg"]["bytes"].accuracy.mean == pytest.approx(0.1 + 0.1 * 0.9 * 3)
+    assert found.find("other", "fedavg", "accuracy", "bytes").mean == pytest.approx(0.675 - 0.37)
+    assert found.find("other", "fedavg", "accuracy", "seconds").mean == pytest.approx(0.9 - (0.1 + 0.1 * 0.9 * 4))
+
+
 def test_only_seeds_that_both_have_run_are_compared():
     found = compare(WORLD, {"fedavg": flat(0.5), "few": flat(0.6)[:4]})
     assert found.find("few", "fedavg", "accuracy", "seconds").n == 4

@@ -22,12 +22,12 @@ Table = dict[str, Any]
 
 @dataclass(frozen=True)
 class World:
-    """A world: an experiment without algorithms, and the budgets of its comparisons.
+    """A world: an experiment without algorithms.
 
     Attributes:
         path: The world's file.
         question: The world in a sentence.
-        budgets: At which accuracies are compared, by cost: seconds, client_seconds, bytes.
+        seconds: The virtual time of a run.
         target: The accuracy to which costs are compared.
         table: The experiment.
         without: Labels that are not run in this world.
@@ -36,7 +36,7 @@ class World:
 
     path: Path
     question: str
-    budgets: Mapping[str, float]
+    seconds: float
     target: float
     table: Table
     without: Sequence[str]
@@ -51,7 +51,7 @@ class World:
         self, algorithms: Table, seeds: Sequence[int], share: float, server: Mapping[str, Any]
     ) -> Experiment:
         """Return an experiment of a share of the length; ``server`` adds to its section."""
-        stop = {"virtual_seconds": self.table["stop"]["virtual_seconds"] * share}
+        stop = {"virtual_seconds": self.seconds * share}
         servers = {"server": {**self.table.get("server", {}), **server}} if server else {}
         changes = {"name": self.name, "seeds": list(seeds), "stop": stop, "algorithms": algorithms, **servers}
         return experiment_of({**self.table, **changes}, self.path)
@@ -85,20 +85,17 @@ def read_world(name: str) -> World:
     """Return the world of a name, or of a TOML file of the user's."""
     if name not in world_names() and not name.endswith(".toml"):
         raise OffbeatError(f"--world {name}: {did_you_mean(name, world_names())}")
+    if name.endswith(".toml") and Path(name).stem in world_names():
+        raise OffbeatError(f"--world {name}: {Path(name).stem} is a world of the benchmark: rename the file")
     path = Path(name) if name.endswith(".toml") else FOLDER / "worlds" / f"{name}.toml"
     table = read_table(path)
     benchmark: Table = table.pop("benchmark", {})
     try:
-        budgets = {key: float(benchmark[key]) for key in ("client_seconds", "bytes")}
-        budgets = {"seconds": float(table["stop"]["virtual_seconds"]), **budgets}
-        target = float(table["evaluate"]["target"])
+        seconds, target = float(table["stop"]["virtual_seconds"]), float(table["evaluate"]["target"])
     except (LookupError, TypeError, ValueError):
-        raise OffbeatError(
-            f"{path}: needs the numbers benchmark.client_seconds, benchmark.bytes, stop.virtual_seconds and "
-            "evaluate.target"
-        ) from None
+        raise OffbeatError(f"{path}: needs the numbers stop.virtual_seconds and evaluate.target") from None
     return World(
-        path, benchmark.get("question", ""), budgets, target, table, benchmark.get("without", ()),
+        path, benchmark.get("question", ""), seconds, target, table, benchmark.get("without", ()),
         benchmark.get("space", {}),
     )  # fmt: skip
 

@@ -13,7 +13,9 @@ from offbeat.statistics.holm import holm
 from offbeat.statistics.paired_test import Range, paired_t
 
 Measure = Literal["accuracy", "to_target"]
+Budget = Mapping[int, float]  # by seed
 Curves = Mapping[str, Sequence[Curve]]
+SHARE = 0.75  # of what the baseline spends in a run: the budget of the others in the run of the same seed
 _SIGNIFICANT = 0.05
 
 
@@ -58,7 +60,7 @@ class Standing:
     """An algorithm's own numbers at one cost.
 
     Attributes:
-        accuracy: At the budget; None if a run did not spend it.
+        accuracy: At the budget; None if a run did not spend it, or without a budget.
         to_target: The cost to the target; None if a run missed it.
         reached: How many runs reached the target.
         diverged: How many runs diverged.
@@ -106,8 +108,9 @@ class Comparison:
 
 def compare(world: World, curves: Curves) -> Comparison:
     """Return all comparisons of a world's runs."""
+    budgets = _budgets(world, curves)
     standings = {
-        label: {cost: _standing(own, cost, world.budgets[cost], world.target) for cost in COSTS}
+        label: {cost: _standing(own, cost, budgets[cost], world.target) for cost in COSTS}
         for label, own in curves.items()
     }
     best: dict[str, str] = {}
@@ -117,14 +120,46 @@ def compare(world: World, curves: Curves) -> Comparison:
         if known:
             best[cost] = max(known, key=known.__getitem__)
     found = [
-        effect for cost in COSTS for label in curves for effect in _effects(world, curves, label, cost, best.get(cost))
+        effect
+        for cost in COSTS
+        for label in curves
+        for effect in _effects(_At(curves, cost, budgets[cost], world.target), label, best.get(cost))
     ]
     adjusted = holm([effect.p for effect in found])
     return Comparison(standings, best, [replace(one, p=p) for one, p in zip(found, adjusted, strict=True)])
 
 
-def _standing(curves: Sequence[Curve], cost: str, budget: float, target: float) -> Standing:
-    accuracies = [accuracy_at(curve, cost, budget) for curve in curves]
+def _budgets(world: World, curves: Curves) -> dict[str, Budget]:
+    """Return the budgets by cost and seed.
+
+    All runs take the same virtual time. Of client time and bytes it is a share of what the baseline spent.
+    """
+    seeds = {curve.seed for own in curves.values() for curve in own}
+    budgets: dict[str, Budget] = {"seconds": dict.fromkeys(seeds, world.seconds)}
+    for cost in COSTS[1:]:
+        budgets[cost] = {curve.seed: SHARE * float(curve.costs[cost][-1]) for curve in curves.get(BASELINE, ())}
+    return budgets
+
+
+@dataclass(frozen=True)
+class _At:
+    """All runs, at one cost."""
+
+    curves: Curves
+    cost: str
+    budget: Budget
+    target: float
+
+    def pairs(self, label: str, than: str) -> list[tuple[Curve, Curve]]:
+        theirs = {curve.seed: curve for curve in self.curves[than]}
+        return [(curve, theirs[curve.seed]) for curve in self.curves[label] if curve.seed in theirs]
+
+    def accuracy(self, curve: Curve) -> float:
+        return accuracy_at(curve, self.cost, self.budget.get(curve.seed, math.inf))
+
+
+def _standing(curves: Sequence[Curve], cost: str, budget: Budget, target: float) -> Standing:
+    accuracies = [accuracy_at(curve, cost, budget.get(curve.seed, math.inf)) for curve in curves]
     costs = [cost_to(curve, cost, target) for curve in curves]
     reached = [one.low for one in costs if one.high < math.inf]
     return Standing(
@@ -136,44 +171,35 @@ def _standing(curves: Sequence[Curve], cost: str, budget: float, target: float) 
     )
 
 
-def _effects(world: World, curves: Curves, label: str, cost: str, best: str | None) -> list[Effect]:
+def _effects(at: _At, label: str, best: str | None) -> list[Effect]:
     found: list[Effect | None] = []
-    if label != BASELINE and BASELINE in curves:
-        found.append(_accuracy_effect(world, curves, label, BASELINE, cost))
-        found.append(_target_effect(world, curves, label, BASELINE, cost))
+    if label != BASELINE and BASELINE in at.curves:
+        found += [_accuracy_effect(at, label, BASELINE), _target_effect(at, label, BASELINE)]
     if best is not None and label not in (best, BASELINE) and best != BASELINE:
-        found.append(_accuracy_effect(world, curves, label, best, cost))
+        found.append(_accuracy_effect(at, label, best))
     return [one for one in found if one is not None]
 
 
-def _pairs(curves: Curves, label: str, than: str) -> list[tuple[Curve, Curve]]:
-    theirs = {curve.seed: curve for curve in curves[than]}
-    return [(curve, theirs[curve.seed]) for curve in curves[label] if curve.seed in theirs]
-
-
-def _accuracy_effect(world: World, curves: Curves, label: str, than: str, cost: str) -> Effect | None:
-    budget = world.budgets[cost]
-    differences = [
-        accuracy_at(one, cost, budget) - accuracy_at(other, cost, budget) for one, other in _pairs(curves, label, than)
-    ]
+def _accuracy_effect(at: _At, label: str, than: str) -> Effect | None:
+    differences = [at.accuracy(one) - at.accuracy(other) for one, other in at.pairs(label, than)]
     if len(differences) < 2 or not all(map(math.isfinite, differences)):
         return None
     mean, low, high, p = _tested(differences)
-    return Effect(label, than, "accuracy", cost, mean, low, high, p, False, len(differences))
+    return Effect(label, than, "accuracy", at.cost, mean, low, high, p, False, len(differences))
 
 
-def _target_effect(world: World, curves: Curves, label: str, than: str, cost: str) -> Effect | None:
+def _target_effect(at: _At, label: str, than: str) -> Effect | None:
     pairs = [
-        (cost_to(one, cost, world.target), cost_to(other, cost, world.target))
-        for one, other in _pairs(curves, label, than)
+        (cost_to(one, at.cost, at.target), cost_to(other, at.cost, at.target)) for one, other in at.pairs(label, than)
     ]
     logs = [Range(_log(one.low) - _log(other.high), _log(one.high) - _log(other.low)) for one, other in pairs]
-    nearest = [_nearest_to_zero(one) for one in logs]
-    if len(nearest) < 2 or all(one.low == -math.inf and one.high == math.inf for one in logs):
+    if len(logs) < 2 or all(one.low == -math.inf and one.high == math.inf for one in logs):
         return None
-    mean, low, high, p = _tested(nearest)
+    mean, low, high, p = _tested([_nearest_to_zero(one) for one in logs])
     is_bound = any(math.inf in (one.high, other.high) for one, other in pairs)
-    return Effect(label, than, "to_target", cost, math.exp(mean), math.exp(low), math.exp(high), p, is_bound, len(logs))
+    return Effect(
+        label, than, "to_target", at.cost, math.exp(mean), math.exp(low), math.exp(high), p, is_bound, len(logs)
+    )
 
 
 def _nearest_to_zero(values: Range) -> float:

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from offbeat import units
 from offbeat.benchmark.catalogue import BASELINE, World
-from offbeat.benchmark.effects import Comparison, Effect, Standing
+from offbeat.benchmark.effects import SHARE, Comparison, Effect, Standing
 from offbeat.benchmark.protocol import Plan
 
 COST_NAMES = {"seconds": "virtual time", "client_seconds": "client time", "bytes": "bytes"}
@@ -31,13 +31,15 @@ def comparison_table(world: World, comparison: Comparison, own: Collection[str])
     columns = [
         f"{column} {COST_NAMES[cost]}"
         for cost in COST_NAMES
-        for column in (f"Accuracy at {write_cost(cost, world.budgets[cost])} of", f"To {units.level(world.target)}, in")
+        for column in ("Accuracy at equal", f"To {units.level(world.target)}, in")
     ]
     table = Table(
         "", *columns, box=box.SIMPLE, title=f"{world.name}: {world.question}", title_justify="left",
-        caption=f"* run here, the others are published. In brackets: against {BASELINE}, with 95 % intervals of pairs "
-        "of one seed, where the difference is clear after Holm's correction in this world. ≤, ≥: some runs missed the "
-        "target, and the effect is understated. –: not every run spent the budget, or reached the target.",
+        caption=f"* run here, the others are published. Equal: {units.duration(world.seconds)} of virtual time; "
+        f"{units.level(SHARE)} of the client time or bytes of {BASELINE}'s run with the same seed. In brackets: against "
+        f"{BASELINE}, with 95 % intervals of pairs of one seed, where the difference is clear after Holm's correction in "
+        "this world. ≤, ≥: some runs missed the target, and the effect is understated. –: not every run spent the "
+        "budget, or reached the target.",
         caption_justify="left",
     )  # fmt: skip
     for label in by_accuracy(comparison):
