@@ -36,10 +36,10 @@ def comparison_table(world: World, comparison: Comparison, own: Collection[str])
     table = Table(
         "", *columns, box=box.SIMPLE, title=f"{world.name}: {world.question}", title_justify="left",
         caption=f"* run here, the others are published. Equal: {units.duration(world.seconds)} of virtual time; "
-        f"{units.level(SHARE)} of the client time or bytes of {BASELINE}'s run with the same seed. In brackets: against "
-        f"{BASELINE}, with 95 % intervals of pairs of one seed, where the difference is clear after Holm's correction in "
-        "this world. ≤, ≥: some runs missed the target, and the effect is understated. –: not every run spent the "
-        "budget, or reached the target.",
+        f"{units.level(SHARE)} of the client time or bytes of {BASELINE}'s run with the same seed. In brackets: "
+        f"against {BASELINE}, with 95 % intervals of pairs of one seed, where the difference is clear after Holm's "
+        "correction in this world. ≤, ≥: some runs missed the target, and the effect is understated. –: not every run "
+        "spent the budget, or reached the target.",
         caption_justify="left",
     )  # fmt: skip
     for label in by_accuracy(comparison):

@@ -9,7 +9,7 @@ from offbeat.cli.options import FRESH, JOBS, PATH
 
 
 @click.command(
-    epilog="\b\nExamples:\n  offbeat benchmark my.py:Mine --world longtail --jobs 2\n"
+    epilog="\b\nExample:\n  offbeat benchmark my.py:Mine --world longtail --jobs 2\n"
     "  offbeat benchmark fedavg fedbuff --world calm --seeds 5"
 )
 @click.argument("algorithms", metavar="[ALGORITHM|FILE:CLASS]...", nargs=-1)
