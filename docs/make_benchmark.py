@@ -52,7 +52,7 @@ def page(worlds: Mapping[str, tuple[World, WorldData | None]]) -> str:
     if missing := [name for name in worlds if name not in done]:
         commands = " ".join(f"--world {name}" for name in missing)
         parts += [
-            "## Not run yet",
+            "## Not run yet\n",
             *(f"- **{name}**: {worlds[name][0].question}" for name in missing),
             f"\n`offbeat benchmark {commands}` runs them.",
         ]
@@ -69,8 +69,8 @@ def _answer(compared: Mapping[str, Comparison], number: int) -> str:
         if "seconds" in one.best
     )
     return (
-        f"The highest accuracy at equal virtual time, in the {len(compared)} of {number} worlds that have been run: "
-        f"{found}. The tables say which of the others may be as good, and what the best one costs."
+        f"The highest accuracy at equal virtual time, in {len(compared)} of {number} worlds so far: {found}. The tables\n"
+        "say which of the others may be as good, and how the best one stands at equal client time and bytes."
     )
 
 
