@@ -69,8 +69,8 @@ def _answer(compared: Mapping[str, Comparison], number: int) -> str:
         if "seconds" in one.best
     )
     return (
-        f"The highest accuracy at equal virtual time, in {len(compared)} of {number} worlds so far: {found}. The tables\n"
-        "say which of the others may be as good, and how the best one stands at equal client time and bytes."
+        f"The highest accuracy at equal virtual time, in {len(compared)} of {number} worlds so far: {found}. The\n"
+        "tables say which of the others may be as good, and how the best one stands at equal client time and bytes."
     )
 
 

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from offbeat.benchmark.catalogue import read_entries, read_world, world_names
 from offbeat.benchmark.raw_data import SCHEMA, WorldData, published, read, write
 from offbeat.errors import OffbeatError
 
@@ -46,6 +47,20 @@ def test_a_file_that_lacks_a_column_is_refused(tmp_path):
     pq.write_table(data("a", 0.5).table.drop_columns("bytes"), tmp_path / "w.parquet")
     with pytest.raises(OffbeatError):
         read(tmp_path, "w")
+
+
+@pytest.mark.parametrize("name", world_names())
+def test_published_data_are_of_the_present_algorithms(name):
+    data = published(name)
+    if data is None:
+        pytest.skip("not run yet")
+    spaces = {entry.label: entry.texts for entry in read_entries(read_world(name), [], [])}
+    curves = data.curves
+    assert set(curves) == set(data.facts)
+    for label, facts in data.facts.items():
+        assert facts["space"] == spaces[label], f"{label} was tuned over another space: run it again"
+        assert facts["settings"].keys() == spaces[label].keys()
+        assert [curve.seed for curve in curves[label]] == list(range(1, 11))
 
 
 def test_a_world_that_was_not_run_has_no_published_data():
