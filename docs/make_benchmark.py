@@ -63,15 +63,12 @@ def _answer(compared: Mapping[str, Comparison], number: int) -> str:
     """Return the first sentence: the best of each world by virtual time."""
     if not compared:
         return f"The benchmark's {number} worlds have not been run yet, so this page cannot recommend an algorithm."
-    found = "; ".join(
-        f"{name}: **{one.best['seconds']}** (of {len(one.standings)} algorithms)"
-        for name, one in compared.items()
-        if "seconds" in one.best
-    )
-    return (
-        f"The highest accuracy at equal virtual time, in {len(compared)} of {number} worlds so far: {found}. The\n"
-        "tables say which of the others may be as good, and how the best one stands at equal client time and bytes."
-    )
+    found: list[str] = []
+    for name, one in compared.items():
+        others = f", maybe as good: {_listed(near)}" if (near := one.not_worse("seconds")) else ""
+        found.append(f"- {name}: **{one.best['seconds']}**, of {len(one.standings)} algorithms{others}")
+    lines = "\n".join(found)
+    return f"The highest mean accuracy at equal virtual time, in {len(compared)} of {number} worlds so far:\n\n{lines}"
 
 
 def _section(world: World, data: WorldData, comparison: Comparison) -> Iterator[str]:
@@ -80,7 +77,7 @@ def _section(world: World, data: WorldData, comparison: Comparison) -> Iterator[
     yield f"## {world.name.capitalize()}\n"
     yield f"{world.question}\n"
     yield f"![Effects in the world {world.name}](../images/benchmark-{world.name}.png)\n"
-    yield f"| at equal | best | maybe as good | over FedAvg there | to {units.level(world.target)} |"
+    yield f"| at equal | highest mean | maybe as good | over FedAvg there | to {units.level(world.target)} |"
     yield "| --- | --- | --- | --- | --- |"
     for cost, best in comparison.best.items():
         others = comparison.not_worse(cost)
