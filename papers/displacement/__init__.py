@@ -1,4 +1,4 @@
-"""Displacement per upload: one number in place of the algorithm, stated so that it can fail.
+"""Displacement per upload: does one number stand for the algorithm?
 
 The plan. ``uploads.toml`` has its numbers and claims; both were committed before the runs that they judge.
 

@@ -1,4 +1,4 @@
-"""The points of the study: their settings, their runs, and the files that keep them."""
+"""Points of the study: settings, runs, and the files that keep them."""
 
 import json
 import time
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import click
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from offbeat.config.section import Count, Positive, Section
 from offbeat.report.export import write_file
@@ -42,6 +42,14 @@ class DisplacementSection(Section):
     """M at the second step size."""
     world: World
     """The clients."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "DisplacementSection":
+        if self.small_lr == self.world.lr:
+            raise ValueError("small_lr must differ from world.lr")
+        if set(self.seeds) & set(self.tuning_seeds):
+            raise ValueError("seeds must differ from tuning_seeds")
+        return self
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The world of the study: softmax clients with delayed uploads, many seeds at once."""
+"""World of the study: softmax clients, delayed uploads, many seeds at once."""
 
 import heapq
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class World(Section):
 
 @dataclass(frozen=True)
 class Data:
-    """Examples with a constant feature for the bias, ``(n, d)``, and labels as one-hot rows."""
+    """Examples ``(n, d)`` with a constant feature for the bias, and labels."""
 
     inputs: Tensor
     one_hot: Tensor
@@ -97,7 +97,7 @@ class Visits:
 
 @lru_cache(maxsize=64)
 def visits(world: World, at_work: int, seed: int) -> Visits:
-    """Return the visits of a seed with so many clients at work; the same for all algorithms."""
+    """Return a seed's visits with so many clients at work, for all algorithms."""
     random = np.random.default_rng([seed, at_work])
     shards = dirichlet(load_data(world.test_examples).labels, world.clients, world.alpha, seed)
     order, assigned = arrivals(random, world.clients, at_work, world.budget, world.spread)
