@@ -69,7 +69,7 @@ class Study:
 
 
 def _is_twin(one: Setting, other: Setting) -> bool:
-    """Return whether settings have the same displacement and delay, and a right branch."""
+    """Return whether settings share displacement, delay and a right branch."""
     return one == other or (
         not one.is_bounded
         and not other.is_bounded

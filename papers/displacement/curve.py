@@ -16,8 +16,8 @@ _LEAST_DEVIATION = 0.01  # of log uploads, which are counted in steps of a few p
 def censored_fit(design: Array, values: Array, is_censored: NDArray[np.bool_]) -> Array:
     """Return the coefficients of a linear model by maximum likelihood.
 
-    Errors are normal. A censored value is a lower bound of the true one. Expectation and maximisation take turns: a censored value is
-    replaced by its mean under the model, given the bound, and least squares follow.
+    Errors are normal. A censored value is a lower bound of the true one. Expectation and maximisation take turns: a
+    censored value is replaced by its mean under the model, given the bound, and least squares follow.
     """
     coefficients = _least_squares(design, values)
     variance = max(float(((values - design @ coefficients) ** 2).mean()), _LEAST_DEVIATION**2)

@@ -1,6 +1,7 @@
 """Points of the study: settings, runs, and the files that keep them."""
 
 import json
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -112,6 +113,8 @@ def measure(section: DisplacementSection, folder: Path) -> None:
         for c in displacements
         if _read(section, setting, c, folder) is None
     ]
+    middle = math.fsum(map(math.log, section.x)) / len(section.x)
+    missing.sort(key=lambda one: abs(math.log(one[0].delay * one[1]) - middle))  # the ends need the most uploads
     seeds = [*section.tuning_seeds, *section.seeds]
     minutes = len(missing) * len(seeds) / 15 * _SECONDS / 60
     click.echo(f"{len(missing)} points with {len(seeds)} seeds each, about {minutes:.0f} minutes of one core")
