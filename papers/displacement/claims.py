@@ -73,14 +73,14 @@ def finding(study: Study, claim: DisplacementClaim) -> Finding:
         obstacle = obstacle or "the best displacement is at the edge of the tried values"
     effect = _effect(tested, mean(pairs), (claim.low, claim.high), math.exp if is_ratio else float)
     name = {
-        "ratio": "uploads of FedFa to FedBuff",
-        "prediction": "measured to predicted uploads",
-        "best": "power of τ_u",
+        "ratio": "uploads of FedFa to those of FedBuff",
+        "prediction": "measured uploads to predicted ones",
+        "best": "power of τ_u with which the best D grows",
     }[claim.quantity]
     return Finding(
         claim.name,
         claim.paper,
-        f"{name}: {effect.text}",
+        f"{name}: {effect.text or 'unknown'}",
         f"{claim.low:g} to {claim.high:g}",
         quantity=name,
         n=len(pairs),

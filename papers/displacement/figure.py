@@ -16,7 +16,7 @@ from papers.displacement.points import DisplacementSection, Point, read_points
 from papers.displacement.setting import Setting
 from papers.figures.effect_text import ratio_words
 from papers.figures.figure_result import FigureResult
-from papers.figures.finding import Finding
+from papers.figures.finding import Effect, Finding
 from papers.figures.paper_figure import PaperFigure, fingerprint_of
 from papers.figures.sections import FileTables, Scale
 from papers.results.markdown import table
@@ -66,25 +66,37 @@ def displacement_result(figure: DisplacementFigure, scale: str, folder: Path) ->
         math.fsum(point.seconds for point in points) / 60,
         findings,
         lambda folder, name: [draw(study, folder / f"{name}.png")],
-        lambda: "\n".join([*_answer(findings), *_table(study)]).rstrip(),
+        lambda: "\n".join([*_answer(findings), _censored(study), "", *_table(study)]).rstrip(),
         _tuned(study),
         section.seeds,
     )
 
 
 def _answer(findings: Sequence[Finding]) -> list[str]:
-    """Return the span of the effects of each statement, in lines of Markdown."""
-    spans: dict[str, list[float]] = {}
+    """Return the span of the effects of each quantity, in lines of Markdown."""
+    spans: dict[str, list[Effect]] = {}
     for one in findings:
-        values = spans.setdefault(one.claim.partition(", M = ")[0], [])
-        if one.effect is not None and one.effect.value is not None:
-            values.append(one.effect.value)
-    lines = [
-        f"- {claim}: {' to '.join(dict.fromkeys(f'{value:.2f}' for value in (min(values), max(values))))}"
-        for claim, values in spans.items()
-        if values
-    ]
-    return ["Effects over M (a ratio of 1 or a power of −1 is what the hypotheses say):", "", *lines, ""]
+        if one.effect is not None:
+            spans.setdefault(one.quantity, []).append(one.effect)
+    return [*(f"- {quantity}: {_span(effects)}" for quantity, effects in spans.items()), ""]
+
+
+def _span(effects: Sequence[Effect]) -> str:
+    if len(effects) == 1:
+        return effects[0].text
+    values = [effect.value for effect in effects if effect.value is not None]
+    bounds = "" if len(values) == len(effects) else f", {len(effects) - len(values)} known within bounds only"
+    return f"× {min(values):.2f} to {max(values):.2f} in {len(effects)} tests{bounds}" if values else bounds[2:]
+
+
+def _censored(study: Study) -> str:
+    """Return how many judging runs missed the target, by M, in a sentence."""
+    counts: list[str] = []
+    for at_work in study.section.at_work:
+        points = [point for one in study.reference if one.at_work == at_work for point in study.right_branch(one)]
+        missed = [point.uploads[seed] is None for point in points for seed in study.section.seeds]
+        counts.append(f"{sum(missed)} of {len(missed)} at M = {at_work}")
+    return f"Runs on the right branches that missed the target within the budget: {', '.join(counts)}."
 
 
 def _table(study: Study) -> list[str]:
