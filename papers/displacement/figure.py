@@ -133,7 +133,7 @@ def _mean_ratio(study: Study, pairs: Sequence[tuple[Point, Point]]) -> str:
         return "–"
     bounds = mean([log_ratio(study, *pair, seed) for pair in pairs for seed in study.section.seeds])
     low, high = (math.exp(end) if math.isfinite(end) else None for end in bounds)
-    return ratio_words((low if low == high else None, low, high)).partition(" [")[0]
+    return ratio_words((low if low == high else None, low, high)).partition(" [")[0] or "unknown"
 
 
 def _uploads(study: Study, point: Point) -> str:
