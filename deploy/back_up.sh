@@ -6,8 +6,9 @@ set -eu
 umask 077
 name=$(date -u +%Y-%m-%dT%H%M%S.%NZ)
 rm -rf "$2/unfinished"
-offbeat backup "$1" "$2/unfinished"
+offbeat backup "$1" "$2/unfinished" >/dev/null
 sync -f "$2"
 mv "$2/unfinished" "$2/$name"
+echo "$2/$name"
 find "$2" -mindepth 1 -maxdepth 1 -type d -name '????-??-??T*Z' | sort -r | tail -n "+$(($3 + 1))" |
   while read -r old; do rm -rf "$old"; done

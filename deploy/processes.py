@@ -1,21 +1,26 @@
 """The services of compose.yaml as processes of this machine, for a machine without Docker.
 
-    python deploy/processes.py FOLDER
+    python deploy/processes.py FOLDER [PORT]
 
 The same commands run in the same order, each in a folder of its own, where the volumes are links. The server listens at
-127.0.0.1 only. Ctrl-C stops all. Needs PyYAML.
+127.0.0.1 only, by default at port 8443. Ctrl-C or SIGTERM stops all. Needs PyYAML.
 """
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-import yaml
+try:
+    import yaml
+except ModuleNotFoundError:
+    sys.exit("processes.py reads compose.yaml with PyYAML: pip install pyyaml")
 
 DEPLOY = Path(__file__).resolve().parent
 WORKING_DIRECTORY = "/srv/offbeat"
@@ -152,18 +157,18 @@ class Processes:
 
 
 def main() -> None:
-    """Start all services; stop them at Ctrl-C."""
-    folder = Path(sys.argv[1])
-    with Processes(folder, port=8443) as processes:
+    """Start all services; stop them at Ctrl-C or SIGTERM."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores SIGINT otherwise
+        signal.signal(number, signal.default_int_handler)
+    folder, port = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 8443
+    with suppress(KeyboardInterrupt), Processes(folder, port) as processes:
         processes.up()
-        print(
-            f"The server listens at https://127.0.0.1:8443; offbeat status {processes.volumes / 'server'}", flush=True
-        )
-        try:
-            while True:
-                time.sleep(1)
-        except KeyboardInterrupt:
-            print("Stopped; the same command resumes")
+        server = processes.volumes / "server"
+        print(f"Live page: https://127.0.0.1:{port}/ (its token is in {server / 'admin-token'})")
+        print(f"Status: offbeat status {server}; logs: {folder}/*.log", flush=True)
+        while True:
+            time.sleep(1)
+    print("Stopped; the same command resumes")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from offbeat.data.catalogue import load_dataset
 from offbeat.errors import OffbeatError
 from offbeat.service.client import LocalSGD, run_client
 from offbeat.training.models import softmax_regression
-from tests.report.page.browser import Browser
+from tests.browser import Browser
 
 SITES = [
     "Aachen",

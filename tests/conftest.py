@@ -11,7 +11,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from torch import Tensor
 
-pytest_plugins = ["tests.data_fixtures", "tests.experiment_fixtures"]
+pytest_plugins = ["tests.browser_fixture", "tests.data_fixtures", "tests.experiment_fixtures"]
 
 # As runs do; more threads than idle cores make these small models many times slower. Processes of tests inherit it.
 torch.set_num_threads(1)

@@ -15,7 +15,7 @@ from tests.algorithms.case import Case
 CASES = [
     Case(
         "fedcompass",
-        lambda: FedCompass(steps=(1, 6), latest_factor=1.25),
+        lambda: FedCompass(steps=(1, 4), latest_factor=1.2),
         places=6,
         own_plan=True,
         arrival_groups=True,

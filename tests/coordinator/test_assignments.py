@@ -56,6 +56,10 @@ def test_receipts_are_known_of_the_latest_visit_and_of_the_last_that_counted(rec
 @pytest.mark.parametrize("trip", [lambda state, _: state, None])
 def test_a_table_goes_on_from_its_state(trip, tmp_path):
     table, restored = VisitTable(5), VisitTable(5)
+    table.open(3, 6, LOCAL, 3.0)
+    table.open(1, 6, LOCAL, 3.0)
+    assert table.finish(8) == 2
+    assert table.receipt(3, 0) == Receipt(False, 2, False)
     for client, plan in ((4, LOCAL), (1, OTHER), (2, LOCAL), (0, LOCAL)):
         table.open(client, client, plan, 3.0)
     table.close(4, Receipt(True, 5, True))
@@ -69,6 +73,7 @@ def test_a_table_goes_on_from_its_state(trip, tmp_path):
     restored.open(3, 1, LOCAL, 1.0)  # which is to be forgotten
     restored.load_state_dict(state, LOCAL)
     assert list(restored.open_assignments()) == list(table.open_assignments())
+    assert restored.held_slots == table.held_slots == {3: 6}  # the other client has another visit
     assert [restored.state(client) for client in range(3)] == [table.state(client) for client in range(3)]
     for client in range(5):
         assert restored.latest(client) == table.latest(client)

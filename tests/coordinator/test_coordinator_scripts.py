@@ -74,6 +74,14 @@ class World:
             self.coordinator.drop(self.now, client, visit)
             if self.given[client, visit] == "open":
                 self.given[client, visit] = "lapsed"
+        elif action == "finish":
+            version = self.coordinator.algorithm.version
+            self.coordinator.finish(self.now)
+            assert self.coordinator.algorithm.version == version
+            ended = {"open": "finished", "lapsed": "closed"}
+            self.given = {which: ended.get(state, state) for which, state in self.given.items()}
+        elif action == "free a slot":
+            self.coordinator.free_slot(self.now, client)
         elif action == "offer":
             answer = self.coordinator.offer(self.now, client, visit)
             if answer is not None:
@@ -81,6 +89,7 @@ class World:
                 self.given[client, visit] = "closed"
         elif action == "receive":
             receipt = self.receive(client, visit)
+            assert not (receipt.counted and self.given[client, visit] == "finished")
             if self.given[client, visit] != "closed" and receipt.counted:
                 self.counted += 1
                 self.last_counted[client] = (visit, receipt)
@@ -127,6 +136,8 @@ ACTIONS = [
     "drop",
     "lapse",
     "tick",
+    "finish",
+    "free a slot",
     "speed",
     "offer",
     "receive",

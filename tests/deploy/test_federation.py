@@ -2,10 +2,11 @@
 
 import os
 import subprocess
+import sys
 
 from processes import DEPLOY, Processes
 
-FEW = {"versions = 200": "versions = 20"}
+FEW = {"versions = 5000": "versions = 20"}
 
 
 def test_three_sites_train_one_is_revoked_and_a_backup_is_restored(tmp_path, free_port, offbeat):
@@ -30,23 +31,38 @@ def test_three_sites_train_one_is_revoked_and_a_backup_is_restored(tmp_path, fre
         assert "version: 20\n" in offbeat("status", str(server))[1]
 
 
+def test_the_script_stops_all_processes_when_it_is_terminated(tmp_path, free_port, offbeat):
+    command = [sys.executable, str(DEPLOY / "processes.py"), str(tmp_path), str(free_port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as script:
+        lines = [script.stdout.readline(), script.stdout.readline()]
+        script.terminate()
+        assert script.stdout.read() == "Stopped; the same command resumes\n"
+    assert script.returncode == 0
+    assert lines[0].startswith(f"Live page: https://127.0.0.1:{free_port}/ ")
+    code, output, _ = offbeat("status", str(tmp_path / "volumes/server"))
+    assert code == 3
+    assert output.startswith("server: stopped\n")
+
+
 def back_up(program, folder, backups, keep=2):
     environment = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
     command = [DEPLOY / "back_up.sh", folder, backups, str(keep)]
-    return subprocess.run(command, env=environment, capture_output=True, check=False).returncode
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
 
 
 def test_the_newest_backups_are_kept(tmp_path):
     program, backups = tmp_path / "bin/offbeat", tmp_path / "backups"
     for made in (program.parent, backups, backups / "of-another-program"):
         made.mkdir()
-    program.write_text('#!/bin/sh\nmkdir "$3" && echo "$2" > "$3/from"\n')
+    program.write_text('#!/bin/sh\nmkdir "$3" && echo "$2" > "$3/from"; echo backed up\n')
     program.chmod(0o755)
     for number in range(4):
-        assert back_up(program, f"folder-{number}", backups) == 0
-    copies = sorted(backups.glob("2*"))
+        code, output = back_up(program, f"folder-{number}", backups)
+        copies = sorted(backups.glob("2*"))
+        assert (code, output) == (0, f"{copies[-1]}\n")
     assert [(copy / "from").read_text() for copy in copies] == ["folder-2\n", "folder-3\n"]
     assert (backups / "of-another-program").exists()
     program.write_text('#!/bin/sh\nmkdir "$3"; exit 3\n')
-    assert back_up(program, "folder-4", backups) == 3
+    assert back_up(program, "folder-4", backups) == (3, "")
     assert sorted(backups.glob("2*")) == copies

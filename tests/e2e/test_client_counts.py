@@ -58,7 +58,7 @@ def test_counts_are_exact_after_each_kill(servers: Launcher, tmp_path: Path, say
         answer = admin(server, "GET", "/v1/admin/clients")
         for row, saved in zip(answer["clients"], listed, strict=True):
             if row["lost"] > saved["lost"]:  # its lease ended after the start
-                assert saved["working"] and not row["working"]
+                assert (saved["working"], row["working"]) == (True, False)
                 saved |= {"lost": saved["lost"] + 1, "working": False}
         assert answer == {"total": CLIENTS, "next": None, "clients": listed}
     counted, lost = (sum(row[name] for row in listed) for name in ("counted", "lost"))
@@ -76,8 +76,6 @@ def test_a_server_that_is_killed_while_its_run_is_extended_keeps_what_it_has_ans
         end = 5
         for _ in range(KILLS):
             until(lambda: admin(server, "GET", "/v1/status")["finished"])
-            # An upload that the end has refused would count if it were repeated after the extension.
-            time.sleep(2.0)
             answered: list[int] = []
 
             def extend(wanted: int, answered: list[int]) -> None:
@@ -101,7 +99,6 @@ def test_a_server_that_is_killed_while_its_run_is_extended_keeps_what_it_has_ans
             assert max(extended, default=5) == found
             end = found
         until(lambda: admin(server, "GET", "/v1/status")["finished"])
-        time.sleep(2.0)
         end = admin(server, "POST", "/v1/admin/extend", json={"versions": end + 3})["stop_versions"]
         until(lambda: admin(server, "GET", "/v1/status")["finished"])
         server.kill(signal.SIGTERM)

@@ -74,8 +74,8 @@ def group(leader: int) -> list[int]:
 
 
 def all_gone(leader: int) -> bool:
-    """Return whether all processes of a group have ended; Python's own helper does so a moment after the others."""
-    return wait_for(lambda: not group(leader), 5.0)
+    """Return whether all processes of a group end; the fork server does so once it has imported all."""
+    return wait_for(lambda: not group(leader))
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> bool:

@@ -34,8 +34,9 @@ class Undisturbed:
     Attributes:
         coordinator: At the end of the log.
         receipts: All receipts that clients may have got, except of visits that did not count since they were replaced
-            or the run was over: that is known without a record.
-        replaced: By client and visit those in whose place another one was given out, before an update of theirs came.
+            or the run finished: that is known without a record of their updates.
+        replaced: By client and visit those that ended before an update of theirs came: another one was given out in
+            their place, or the run finished.
         last: For each client the version that its last counted update was made from.
         memories: For each client its memory of that update: its delta, if its next update is a difference to it; its
             c_i, if its gradients are corrected.
@@ -51,9 +52,7 @@ class Undisturbed:
     memories: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
 
     def __post_init__(self) -> None:
-        config = load(self.file)
-        self.coordinator, _ = build_coordinator(config)
-        self._versions = None if config.stop is None else config.stop.versions
+        self.coordinator, _ = build_coordinator(load(self.file))
         self._starts: dict[int, tuple[Tensor, Tensor | None]] = {}  # by version, and what went down beside it
         self.model_digests: dict[int, str] = {}  # of all that is downloaded, by version
         self._note_model()
@@ -68,7 +67,7 @@ class Undisturbed:
         """Check that the log and the newest model are what clients and a coordinator know of."""
         for which, receipt in told.items():
             expected = self.receipts.get(which)
-            if expected is None and (which in self.replaced or self._came_after_the_end(*which)):
+            if expected is None and which in self.replaced:
                 assert not receipt.counted, f"client, visit {which}: {receipt}"
                 continue
             assert expected is not None, f"client, visit {which}: {receipt} was acknowledged and lost"
@@ -97,12 +96,6 @@ class Undisturbed:
             digest = hashlib.sha256(beside + algorithm.model.numpy().tobytes()).hexdigest()
             self.model_digests[algorithm.version] = digest
 
-    def _came_after_the_end(self, client: int, visit: int) -> bool:
-        """Return whether a visit was not over when the run was."""
-        assignment = self.coordinator.visits.assignment(client)
-        is_over = self._versions is not None and self.coordinator.algorithm.version >= self._versions
-        return is_over and assignment is not None and assignment.visit == visit
-
     def _make_again(self, name: str, arguments: dict[str, Any], digest: str | None) -> None:
         arguments.pop("outcome", None)  # which is what the server has counted
         if name == "receive":
@@ -112,10 +105,13 @@ class Undisturbed:
             assert receipt is not None
             self._note(arguments, receipt)
         else:
+            visits = self.coordinator.visits
+            if name == "finish":
+                self.replaced |= {(open_one.client, open_one.visit) for open_one in visits.open_assignments()}
             if name == "assign":
-                before = map(self.coordinator.visits.assignment, arguments["clients"])
+                before = map(visits.assignment, arguments["clients"])
                 self.replaced |= {(open_one.client, open_one.visit) for open_one in before if open_one is not None}
-                used = {assignment.version for assignment in self.coordinator.visits.open_assignments()}
+                used = {assignment.version for assignment in visits.open_assignments()}
                 self._starts = {version: start for version, start in self._starts.items() if version in used}
                 algorithm = self.coordinator.algorithm
                 self._starts[algorithm.version] = algorithm.model, algorithm.down()

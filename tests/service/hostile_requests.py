@@ -64,6 +64,7 @@ _JSON = [
     b'{"a":1,"a":2}',
     b'{"examples": 1.5, "versions": -3}',
 ]
+_BOMB = gzip.compress(bytes(20_000_000))
 
 
 @dataclass(frozen=True)
@@ -198,10 +199,9 @@ class Attacker:
         return Hostile("chunks", [head, self._numbers.choice(chunks)])
 
     def _make_gzip_bomb(self) -> Hostile:
-        bomb = gzip.compress(bytes(20_000_000))
         method, path = self._path()
         return Hostile(
-            "gzip bomb", [self._json(method if method != "GET" else "POST", path, bomb, "Content-Encoding: gzip")]
+            "gzip bomb", [self._json(method if method != "GET" else "POST", path, _BOMB, "Content-Encoding: gzip")]
         )
 
     def _make_wrong_upload(self) -> Hostile:

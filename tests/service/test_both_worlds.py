@@ -44,8 +44,7 @@ def simulated(algorithm):
         np.split(np.random.default_rng(2).permutation(60), CLIENTS),
         stop=Stop(virtual_seconds=100.0 if algorithm.period is None else 40.0),
         record=record,
-        # Port makes its versions when it hears that somebody gave up, which a simulated client does not say.
-        loss_probability=LOSS_PROBABILITY * (algorithm.name != "port"),
+        loss_probability=LOSS_PROBABILITY,
         lease_seconds=LEASE_SECONDS,
     )
     return calls, algorithm
@@ -73,11 +72,11 @@ def over_http(calls, make, folder):
                 peers[what["client"]].http.post("/v1/probe", json=speed).raise_for_status()
             elif call.name == "assign":
                 for client in what["clients"]:
-                    if engine.coordinator.visits.has_slot(client):
-                        # Its work was lost. A simulated client just comes back; a real one would go on, or says so.
-                        peers[client].http.post(f"/v1/visits/{visits[client]['number']}/give-up").raise_for_status()
                     visits[client] = peers[client].check_in()
                     assert visits[client] is not None
+            elif call.name == "drop":
+                assert visits[what["client"]]["number"] == what["visit"]
+                peers[what["client"]].http.post(f"/v1/visits/{what['visit']}/give-up").raise_for_status()
             elif call.name == "offer":
                 assert not peers[what["client"]].http.get(f"/v1/uploads/{what['visit']}").json()["wanted"]
             elif call.name == "receive":

@@ -8,12 +8,13 @@ import os
 import random
 import re
 import socket
+import ssl
 import struct
 import time
 from collections import Counter
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
@@ -26,18 +27,22 @@ from tests.service.hostile_requests import Attacker, Hostile
 from tests.service.http_client import until
 
 NUMBER = int(os.environ.get("OFFBEAT_HOSTILE", "300"))
-THREADS = 8
+THREADS = 32  # most of them wait for an answer
 ANSWER_SECONDS = 0.3
 PAUSE_SECONDS = 0.005
+_BARE = frozenset({"TLS garbage", "random bytes", "HTTP/2 preface"})  # sent without TLS also where the server has it
 _STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 
 
-def send(port: int, hostile: Hostile) -> bytes:
+def send(port: int, hostile: Hostile, tls: ssl.SSLContext | None = None) -> bytes:
     """Send a hostile request; return what the server answers within a short time."""
     answer = b""
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=10) as opened, ExitStack() as stack:
         if hostile.is_cut:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection = opened
+        if tls is not None and hostile.kind not in _BARE:
+            connection = stack.enter_context(tls.wrap_socket(opened))
         for number, piece in enumerate(hostile.pieces):
             time.sleep(PAUSE_SECONDS if number else 0)
             connection.sendall(piece)
@@ -61,6 +66,13 @@ def problem_of(hostile: Hostile, answer: bytes) -> str | None:
 
 def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def resident_mb() -> float:
+    """Return the memory of this process, which is also the server's, in MB; 0 where it is not known."""
+    status = Path("/proc/self/status")
+    found = re.search(r"VmRSS:\s+(\d+) kB", status.read_text()) if status.exists() else None
+    return 0.0 if found is None else int(found[1]) / 1000
 
 
 @pytest.fixture(params=["http", "https"])
@@ -91,12 +103,20 @@ def test_hostile_connections_harm_nobody(
     print(f"random numbers from seed {seed}")
     token = attacked.enrol().http.headers["authorization"].removeprefix("Bearer ")
     attacker, port = attacker_of(attacked, token, seed), int(attacked.url.rpartition(":")[2])
-    before, kinds = descriptors(), Counter[str]()
+    tls = None
+    if attacked.url.startswith("https"):
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    before, kinds, statuses = descriptors(), Counter[str](), Counter[bytes]()
     problems: list[str] = []
+    memory: list[float] = []  # MB after each tenth
+    began = time.monotonic()
 
     def attack(hostile: Hostile) -> None:
         kinds[hostile.kind] += 1
-        problem = problem_of(hostile, send(port, hostile))
+        answer = send(port, hostile, tls)
+        statuses.update(_STATUS.findall(answer)[:1])
+        problem = problem_of(hostile, answer)
         if problem is not None:
             problems.append(problem)
 
@@ -105,9 +125,13 @@ def test_hostile_connections_harm_nobody(
         for batch in range(0, NUMBER, 1000):
             made = [attacker.next() for _ in range(min(1000, NUMBER - batch))]
             list(pool.map(attack, [*(first if batch == 0 else ()), *made]))
+            if batch % (NUMBER // 10 or 1) < 1000:
+                memory.append(round(resident_mb()))
     assert problems == []
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []
     assert len(kinds) == len(attacker.kinds)
+    assert memory[-1] < memory[len(memory) // 2] + 50
+    assert sum(statuses.values()) > NUMBER // 2  # most of them were read as requests
     attacked.admin.http.post("/v1/admin/resume")  # where admins can pause a run, one of the requests may have
     visit = honest.check_in()
     assert visit is not None
@@ -116,7 +140,8 @@ def test_hostile_connections_harm_nobody(
     if Path("/proc/self/fd").is_dir():
         until(lambda: descriptors() <= before + 20, 90)  # idle connections are closed after 75 s
     with capsys.disabled():
-        print(f"\n  {sum(kinds.values())} hostile connections of {len(kinds)} kinds")
+        seconds = time.monotonic() - began
+        print(f"\n  {sum(kinds.values())} hostile connections of {len(kinds)} kinds in {seconds:.0f} s; MB: {memory}")
 
 
 def test_an_error_of_the_server_would_be_found():

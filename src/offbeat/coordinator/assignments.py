@@ -35,6 +35,7 @@ class VisitTable:
         self._counted_visit = array("q", [_NONE]) * clients
         self._counted_version = array("q", [_NONE]) * clients
         self._counted_receipt = array("q", [_NONE]) * clients
+        self.held_slots: dict[int, int] = {}  # versions of visits that were closed with their slots kept, by client
 
     def latest(self, client: int) -> int:
         """Return the number of the client's latest visit, −1 if it never had one."""
@@ -115,6 +116,7 @@ class VisitTable:
         )
         self._open[client] = assignment
         self._lapsed.discard(client)
+        self.held_slots.pop(client, None)
         self._visit[client] = visit
         self._version[client] = version
         return assignment
@@ -142,6 +144,20 @@ class VisitTable:
             return True
         return False
 
+    def finish(self, version: int) -> int:
+        """Close all open visits without their updates; return how many had slots.
+
+        These slots are in ``held_slots`` then.
+
+        Args:
+            version: The newest version of the model.
+        """
+        with_slots = {client: one.version for client, one in self._open.items() if client not in self._lapsed}
+        for assignment in list(self._open.values()):
+            self.close(assignment.client, Receipt(False, version - assignment.version, False))
+        self.held_slots |= with_slots
+        return len(with_slots)
+
     def return_to(self, client: int, since: int | None) -> None:
         """Let the client's next difference refer to an earlier counted update.
 
@@ -165,7 +181,8 @@ class VisitTable:
             [*assignment[:3], plan_to_plain(assignment.plan, local.at(assignment.version)), *assignment[4:]]
             for assignment in self._open.values()
         ]
-        return {"clients": clients, "rows": rows[:, clients], "open": assignments}
+        held = [list(pair) for pair in self.held_slots.items()]
+        return {"clients": clients, "rows": rows[:, clients], "open": assignments, "held": held}
 
     def load_state_dict(self, state: dict[str, Any], local: LocalPlan) -> None:
         """Resume from a saved state."""
@@ -182,6 +199,7 @@ class VisitTable:
         self._open = {}
         for client, visit, version, plan, *rest in state["open"]:
             self._open[client] = Assignment(client, visit, version, plan_from_plain(plan, local.at(version)), *rest)
+        self.held_slots = dict(state.get("held", ()))  # earlier checkpoints have none
 
 
 def _packed(receipt: Receipt) -> int:

@@ -9,7 +9,10 @@ from offbeat.algorithms.components import Compression, LocalPlan
 
 NOT_RECORDED = frozenset({"client", "version", "plan"})  # parts of an update that its visit determines
 REPLAYED_AS_NAMED = frozenset(
-    ("present", "absent", "note_speed", "offer", "receive", "renew", "drop", "lapse", "tick", "weigh_clients")
+    (
+        *("present", "absent", "note_speed", "offer", "receive", "renew", "drop", "lapse", "tick", "weigh_clients"),
+        *("finish", "free_slot"),
+    )
 )
 
 
@@ -79,7 +82,7 @@ class Statistics:
     assigned: int = 0
     counted: int = 0
     unused: int = 0  # arrived or offered, but late, unwanted or refused
-    lost: int = 0  # have not come: the lease lapsed, or the client was given other work
+    lost: int = 0  # have not come: the lease lapsed, the client was given other work, or the run finished
     staleness_sum: int = 0  # over the counted ones
     staleness_max: int = 0
 

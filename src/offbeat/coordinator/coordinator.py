@@ -32,10 +32,10 @@ class Coordinator:
     then ``Transitions`` takes a visit from one state to the next in all of them; then the call is recorded. Sums that a
     helper has to open are in ``sealed_sums``.
 
-    A client has at most one open visit. It has to be ``present`` again before it is given another; the new visit
-    closes the old one. A lease that lapses frees the slot, but the visit stays open; ``LateUpdates`` says whether its
-    update still counts. A round that still has free places when the last of its leases has ended waits no longer for
-    clients, and ends with the updates that are in.
+    A client has at most one open visit. It has to be ``present`` again before it is given another; the new visit closes
+    the old one, which is dropped first if it still has its slot. A lease that lapses frees the slot, but the visit
+    stays open; ``LateUpdates`` says whether its update still counts. A round that still has free places when the last
+    of its leases has ended waits no longer for clients, and ends with the updates that are in.
 
     A call about a visit that its client was never given raises ``ValueError``, and so does a constructor whose
     arguments do not go together. A call that raises because of its arguments changes nothing. If a method of the
@@ -150,13 +150,31 @@ class Coordinator:
             self._note("note_speed", now=now, client=client, step_seconds=step_seconds, upload_seconds=upload_seconds)
 
     def assign(self, now: float) -> list[Assignment]:
-        """Assign available clients until the algorithm wants no more."""
+        """Assign available clients until the algorithm wants no more.
+
+        A client whose last visit still has its slot has lost that work: the visit is dropped first.
+        """
+        assignments: list[Assignment] = []
+        came_back: list[int] = []
 
         def picks() -> Iterator[int]:
-            while self.has_work:
-                yield self._candidates.pool.pick()
+            while self.has_work and not came_back:
+                client = self._candidates.pool.pick()
+                if self.visits.has_slot(client):
+                    came_back.append(client)
+                else:
+                    yield client
 
-        return self._assign_each(now, picks())
+        while True:
+            assignments += self._assign_each(now, picks())
+            if not came_back:
+                return assignments
+            client = came_back.pop()
+            self.drop(now, client, self.visits.latest(client))
+            if self.algorithm.slots() > 0:
+                assignments += self._assign_each(now, [client])
+            else:
+                self._candidates.put_back(client)
 
     def _assign_each(self, now: float, clients: Iterable[int]) -> list[Assignment]:
         self.algorithm.now = now
@@ -257,6 +275,28 @@ class Coordinator:
             raise
         if lost or is_deadline:
             self._note("lapse", now=now)
+        return new_version
+
+    def finish(self, now: float) -> None:
+        """Close all open visits of a run that has finished.
+
+        Their updates do not count. That does not make a version, since the algorithm keeps the slots. If the run
+        continues, ``free_slot`` frees them.
+        """
+        if self.visits.open_assignments():
+            self._transitions.finish()
+            self._note("finish", now=now)
+
+    def free_slot(self, now: float, client: int) -> bool:
+        """Free the slot of a visit that ``finish`` closed.
+
+        Returns whether that made a new version.
+        """
+        if client not in self.visits.held_slots:
+            return False
+        self.algorithm.now = now
+        new_version = self._transitions.free_slot(client)
+        self._note("free_slot", now=now, client=client)
         return new_version
 
     def tick(self, now: float) -> bool:

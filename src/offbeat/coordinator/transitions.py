@@ -123,6 +123,20 @@ class Transitions:
         self._follow_round()
         return new_version
 
+    def finish(self) -> None:
+        """Close all open visits.
+
+        The algorithm keeps their slots until ``free_slot``, so that it does not make a version of a part of a round.
+        """
+        self.statistics.lost += self._visits.finish(self._algorithm.version)
+
+    def free_slot(self, client: int) -> bool:
+        """Free a slot that was kept; return whether that made a new version."""
+        new_version = self._algorithm.drop(client, self._visits.held_slots[client])
+        del self._visits.held_slots[client]
+        self._follow_round()
+        return new_version
+
     def ended_leases(self, now: float) -> Iterator[Assignment]:
         """Yield the open visits whose leases have ended.
 

@@ -4,6 +4,8 @@ import math
 import multiprocessing
 import os
 import signal
+import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +23,10 @@ from offbeat.training.allocator import keep_freed_memory
 from offbeat.worlds.workload import build_dataset
 
 _PATIENCE_SECONDS = 60.0  # for a worker that was asked to stop
+# A fork server imports PyTorch once for all workers. On macOS a fork of a process with system libraries may crash.
+_CONTEXT = (
+    multiprocessing.get_context("forkserver") if sys.platform == "linux" else multiprocessing.get_context("spawn")
+)
 
 # From a worker: an evaluation, the end of its run, an interruption, or an error message for the user.
 Message = tuple[Literal["evaluation", "done", "interrupted", "error"], Any]
@@ -30,9 +36,9 @@ class _Worker:
     """A process, and the task that it carries out."""
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.connection, other = context.Pipe()
-        self.process = context.Process(target=_work, args=(other, os.getpid()), daemon=True)
+        _CONTEXT.set_forkserver_preload([__name__])
+        self.connection, other = _CONTEXT.Pipe()
+        self.process = _CONTEXT.Process(target=_work, args=(other, dict(os.environ)), daemon=True)
         with _ctrl_c_blocked():
             self.process.start()
         other.close()
@@ -156,8 +162,22 @@ class Workers:
             worker.process.kill()
 
 
-def _work(connection: "Connection[Message, RunTask]", parent: int) -> None:
+def _end_with_parent() -> None:
+    """End this process when its parent is killed.
+
+    Another process may resume the run then, so this one must not write any more.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _work(connection: "Connection[Message, RunTask]", environment: dict[str, str]) -> None:
     """Carry out the received tasks, until the connection closes."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.environ.clear()  # the fork server's may be older
+    os.environ.update(environment)
     torch.set_num_threads(1)
     keep_freed_memory()
     # Ctrl-C goes to all processes of a terminal; the parent passes it on as SIGTERM.
@@ -166,9 +186,6 @@ def _work(connection: "Connection[Message, RunTask]", parent: int) -> None:
     signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
 
     def check() -> None:
-        if os.getppid() != parent:
-            # The parent was killed, and another process may resume the run: this one must not write any more.
-            os._exit(1)
         if signals:
             raise InterruptedRunError(signals[0])
 

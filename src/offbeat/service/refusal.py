@@ -88,4 +88,5 @@ def no_space(problem: OSError | str) -> Refusal:
     if isinstance(problem, OSError) and is_descriptor_shortage(problem):
         return Refusal("busy", "the server has too many files open: try again later", {"Retry-After": "5"})
     reason = problem if isinstance(problem, str) else problem.strerror or "no space left"
-    return Refusal("no-space", f"the server's disk cannot be written ({reason}): try again later", {"Retry-After": "5"})
+    detail = f"the server's disk cannot be written ({reason}): its operator must free space; try again later"
+    return Refusal("no-space", detail, {"Retry-After": "5"})

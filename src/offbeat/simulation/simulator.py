@@ -37,8 +37,9 @@ class Simulation:
     - ``Evaluations``: the model is evaluated. ``StallGuard`` ends a run that does not make progress.
 
     An update that is lost vanishes when its client has trained, or when it goes offline; the server learns of it when
-    the lease ends. A client that is asked for a partial update hears of it at once, finishes its local step, at least
-    its first, and uploads. A client keeps its memory of a visit once the server has counted the visit.
+    the lease ends, or when the client is assigned again. A client that is asked for a partial update hears of it at
+    once, finishes its local step, at least its first, and uploads. A client keeps its memory of a visit once the server
+    has counted the visit.
 
     The times of events do not depend on the training, so training is deferred until a model is read that needs its
     result.

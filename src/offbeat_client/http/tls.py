@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import httpx
 
 _PROBE_SECONDS = 5.0
+CLOCKS = "compare the clocks of client and server, or renew the certificate"
+"""What to do about a certificate that is not valid yet, or no longer."""
+_DATES = (9, 10)  # OpenSSL's codes for these
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL")  # OpenSSL's, by version
 
 
@@ -17,12 +20,18 @@ def tls_problem(url: str, error: httpx.TransportError, *, may_probe: bool) -> st
     """
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"the certificate of {url} is not trusted ({error}): give the file of its CA with --ca"
+            remedy = "give the file of its CA with --ca" if cause.verify_code not in _DATES else CLOCKS
+            return f"the certificate of {url} is not trusted ({error}): {remedy}"
         if isinstance(cause, ssl.SSLError) and cause.reason in _NOT_TLS:
             return f"the port of {url} does not speak TLS: write http:// if the connection is safe without"
     if may_probe and isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError) and _speaks_tls(httpx.URL(url)):
         return f"the port of {url} speaks TLS: write https://"
     return None
+
+
+def is_outside_its_dates(error: BaseException) -> bool:
+    """Return whether the certificate was not valid yet, or no longer."""
+    return any(isinstance(one, ssl.SSLCertVerificationError) and one.verify_code in _DATES for one in _causes(error))
 
 
 def _speaks_tls(url: httpx.URL) -> bool:

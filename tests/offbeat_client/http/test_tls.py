@@ -1,9 +1,11 @@
 import socket
 import threading
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from offbeat.service.server import certificates
 from offbeat_client.errors import OffbeatError
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.refusal import UnreachableError
@@ -22,6 +24,16 @@ def test_the_certificate_is_checked(tls_server, quick):
             pytest.raises(OffbeatError, match=r"is not trusted .*give the file of its CA with --ca"),
         ):
             connection.ask(*CHECK_IN, CheckedIn)
+
+
+@pytest.mark.parametrize("days", [-400, 3])
+def test_a_certificate_outside_its_dates_sends_to_the_clocks(days, request, monkeypatch, quick):
+    now = datetime.now(UTC) + timedelta(days=days)
+    monkeypatch.setattr(certificates, "_now", lambda: now)
+    server, ca = request.getfixturevalue("tls_server")
+    with Connection(server.url, ca=ca, backoff=quick) as connection, pytest.raises(OffbeatError) as refused:
+        connection.ask(*CHECK_IN, CheckedIn)
+    assert str(refused.value).endswith(": compare the clocks of client and server, or renew the certificate")
 
 
 def test_the_other_scheme_is_named_after_one_attempt(server, tls_server, quick):

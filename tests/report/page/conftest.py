@@ -2,19 +2,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.report.page.browser import Browser, is_installed
 from tests.report.page.saved_runs import rendered, saved
 
 VALUES = {"fedbuff": (0.1, 0.6, 0.8, 0.9), "fedavg": (0.1, 0.2, 0.3, 0.4), "slow": (0.1, 0.3, 0.5, 0.7)}
-
-
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory):
-    if not is_installed():
-        pytest.skip("chromium and chromium-driver are not installed: no page is opened")
-    chromium = Browser(tmp_path_factory.mktemp("downloads"))
-    yield chromium
-    chromium.close()
 
 
 @pytest.fixture(scope="session")

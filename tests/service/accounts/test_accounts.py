@@ -3,6 +3,7 @@ from functools import partial
 
 import pytest
 
+from offbeat.service.accounts.issued_tokens import IN_FOLDER, token_id
 from offbeat.service.refusal import Refusal
 from tests.service.conftest import body_of
 from tests.service.http_client import ONES, begin_upload, kind_of, line
@@ -128,18 +129,21 @@ def test_a_revoked_clients_tokens_end_and_it_is_not_waited_for(folder, accounts,
     again = folder.open()
     assert accounts.examples.missing() == again.examples.missing() == 1
     for one in (token, following):
-        assert refused(again.check, one, "client") == "unknown-token"
+        assert refused(again.check, one, "client") == "revoked-token"
+        assert refused(again.enrol, again.issued.make("enrolment"), "", one) == "revoked-token"
     enrol(again, examples=30)
     assert again.examples.all() == [0, 10, 30]
 
 
 def test_remedies_are_those_of_the_tokens_kind(accounts):
-    token = accounts.issued.make("admin")
+    made = accounts.issued.make("admin", name="Ada")
+    in_folder = accounts.issued.make("admin", name=IN_FOLDER)
     accounts.issued.keep_in_folder("admin", None)
-    assert accounts.is_valid(token, "admin")  # it was not in the folder
-    accounts.issued.revoke(accounts.issued.infos()[0].id)
-    with pytest.raises(Refusal, match="delete admin-token in the server's folder"):
-        accounts.check(token, "admin")
+    assert accounts.is_valid(made, "admin")  # it was not in the folder
+    accounts.issued.revoke(token_id(made))
+    for token, remedy in ((made, "offbeat tokens make FOLDER admin"), (in_folder, "delete admin-token")):
+        with pytest.raises(Refusal, match=f"the token was revoked: .*{remedy}"):
+            accounts.check(token, "admin")
 
 
 def test_each_kind_of_token_opens_its_own_routes(server):

@@ -11,6 +11,7 @@ from offbeat.algorithms import FedBuff
 from offbeat.config.model_sections import SoftmaxSection
 from offbeat.data import load_dataset
 from offbeat.early_stop import EarlyStop
+from offbeat.service.audit.verification import entries
 from offbeat.training.evaluation import Evaluator
 from offbeat.worlds.workload import build_model, build_objective
 from tests.service.conftest import body_of, running
@@ -96,11 +97,16 @@ def test_a_result_that_reaches_the_target_ends_the_run_also_after_a_restart(mode
     def stop():
         return EarlyStop("loss", lower_is_better=True, target=0.5)
 
-    with serve(tmp_path / "server", model, program, early_stop=stop()) as server:
+    with serve(tmp_path / "server", model, program, early_stop=stop(), stop_versions=8) as server:
         peer = server.enrol()
         work(server, peer, model, 2)
         wait_for(lambda: server.service.status().finished)
         token = peer.token
+        extended = server.admin.http.post("/v1/admin/extend", json={"versions": 9})
+        assert (extended.status_code, extended.json()["kind"]) == (409, "cannot-extend")
+        assert "stop.target or stop.patience" in extended.json()["detail"]
+        assert server.service.status().stop_versions == 8
+        assert [entry for entry in entries(server.folder) if entry["kind"] == "run extended"] == []
     lines = tmp_path / "server" / "evaluations.jsonl"
     lines.write_text('{"version": 1, "lo\n' + lines.read_text() + '{"version": 4')  # what a kill may leave
     with serve(tmp_path / "server", model, program, early_stop=stop()) as server:

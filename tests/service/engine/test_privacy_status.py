@@ -67,6 +67,26 @@ def test_a_run_is_without_clients_once_none_may_come_and_none_is_at_work():
     assert not is_without_clients(plain)
 
 
+def test_a_stuck_run_is_looked_through_once(tmp_path, monkeypatch):
+    asked = []
+    allows = Participation.allows
+    monkeypatch.setattr(
+        Participation, "allows", lambda self, client, algorithm: asked.append(client) or allows(self, client, algorithm)
+    )
+    settings = {"participation": Participation(3, limit=1), "privacy": PrivacySettings(5.0, 1e-5), "clients": 3}
+    with running(tmp_path / "server", lambda: FedBuff(buffer_size=1, concurrency=3), **settings) as server:
+        ready = lambda: server.peer(None).http.get("/readyz").text  # noqa: E731
+        for _ in range(3):
+            assert ready() == "ok\n"
+            peer = server.enrol()
+            assert peer.put(peer.check_in(), body_of(torch.ones(LENGTH))).status_code == 200
+        assert ready() == "waits for a new run: no client may take part any more\n"
+        asked.clear()
+        for _ in range(5):
+            assert ready() == "waits for a new run: no client may take part any more\n"
+    assert asked == []
+
+
 def test_metrics_and_command_show_what_was_spent(tmp_path):
     privacy = PrivacySettings(5.0, 1e-5)
     with running(tmp_path / "server", participation=Participation(5), privacy=privacy) as server:

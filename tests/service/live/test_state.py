@@ -36,6 +36,7 @@ def test_the_state_of_a_run(tmp_path):
     # Of the three clients, two, one and no updates have counted: (−2 · 0 + 0 · 1 + 2 · 2) / (3 · 3).
     assert state["participation"] == {"curve": [[0, 2], [1, 1], [2, 0]], "gini": 4 / 9, "without": 1}
     assert 0 < visit["lease_until"] <= server.service.engine.run.now + 60
+    assert visit["lease_from"] == pytest.approx(visit["lease_until"] - 60.0)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,14 @@ def test_the_size_of_the_buffer(make, size, tmp_path):
         state = state_of(server)
     assert state["buffer"] == {"count": 0, "size": size, "sealed": 0}
     assert state["status"]["stop_versions"] is state["lease_seconds"] is state["allowed_staleness"] is None
+
+
+def test_the_age_of_a_lease_is_not_known_without_one_and_at_the_end_of_its_visit(tmp_path):
+    for seconds in ({"lease_seconds": None}, {"lease_seconds": 60.0, "max_visit_seconds": 40.0}):
+        with running(tmp_path / str(seconds["lease_seconds"]), **seconds) as server:
+            assert server.enrol().check_in()
+            (visit,) = state_of(server, lease_seconds=seconds["lease_seconds"])["visits"]["first"]
+        assert visit["lease_from"] is None
 
 
 def test_of_many_visits_those_are_shown_whose_leases_end_first(tmp_path):

@@ -1,5 +1,7 @@
 """Requests of the admin for a server's folder."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 import torch
 from click.testing import CliRunner
@@ -8,7 +10,8 @@ from safetensors.torch import load_file
 from offbeat.algorithms import SCAFFOLD
 from offbeat.cli import service as cli_service
 from offbeat.errors import OffbeatError
-from offbeat.service.server.admin import newest_model, revoke, runs, status
+from offbeat.service.server import certificates
+from offbeat.service.server.admin import clients, newest_model, revoke, runs, status
 from tests.service.conftest import LENGTH, running
 
 DELTA = torch.arange(float(LENGTH))
@@ -44,6 +47,32 @@ def test_the_status_and_the_list_show_the_progress_of_a_run(tmp_path):
         revoke(folder, "client-3")
     with pytest.raises(OffbeatError, match="is not a server's folder"):
         status(tmp_path)
+
+
+def test_a_clock_that_is_wrong_is_not_taken_for_a_stopped_server(tmp_path, monkeypatch):
+    future = datetime.now(UTC) + timedelta(days=3)
+    monkeypatch.setattr(certificates, "_now", lambda: future)
+    made = certificates.make_certificates(tmp_path / "tls", ["localhost"])
+    with running(tmp_path / "one", certificates=made), pytest.raises(OffbeatError) as refused:
+        revoke(tmp_path / "one", "client-3")
+    assert "compare the clocks" in str(refused.value)
+    assert "start it" not in str(refused.value)
+
+
+def test_a_server_on_the_port_of_another_one_is_not_taken_for_it(tmp_path):
+    with running(tmp_path / "one") as one:
+        one.enrol(name="ward 3")
+    with running(tmp_path / "two") as two:
+        (tmp_path / "one/url").write_text(f"{two.url}\n")
+        with pytest.raises(OffbeatError) as caught:
+            revoke(tmp_path / "one", "client-0")
+        assert str(caught.value) == (
+            f"the server at {two.url} does not know {tmp_path / 'one/admin-token'}: another folder's server may have "
+            f"taken the port; start the server of {tmp_path / 'one'}"
+        )
+        assert status(tmp_path / "one")["server"] == "stopped"
+        assert [client["name"] for client in clients(tmp_path / "one").clients] == ["ward 3"]
+        assert [run.listens for run in runs(tmp_path)] == [False, True]
 
 
 def test_the_newest_model_is_exported_without_the_vector_that_goes_to_clients_beside_it(tmp_path):

@@ -5,29 +5,39 @@ import pytest
 import sqlalchemy as sa
 
 from offbeat.errors import OffbeatError
+from offbeat.service.store import database
 from offbeat.service.store.database import SCHEMA, LogRecord, log, open_database
 
 
 def test_a_new_database_waits_for_the_disk_and_can_be_opened_again(tmp_path):
     for _ in range(2):
-        database = open_database(tmp_path / "x.sqlite")
-        with database.connect() as connection:
+        opened = open_database(tmp_path / "x.sqlite")
+        with opened.connect() as connection:
             pragmas = [
                 connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")
             ]
             assert pragmas == ["wal", 2]
             assert connection.exec_driver_sql("PRAGMA user_version").scalar() == SCHEMA
-        database.dispose()
+        opened.dispose()
 
 
 def test_a_record_is_a_row(tmp_path):
     record = LogRecord(1, "receive", {"client": 3}, "segment-1", 8, 40, "digest", [True, 2])
-    database = open_database(tmp_path / "x.sqlite")
-    with database.begin() as connection:
+    opened = open_database(tmp_path / "x.sqlite")
+    with opened.begin() as connection:
         connection.execute(sa.insert(log), [record.row()])
         (row,) = connection.execute(sa.select(log)).all()
-    database.dispose()
+    opened.dispose()
     assert LogRecord.of_row(row._mapping) == record
+
+
+def test_a_full_disk_sends_the_operator_to_free_space(tmp_path, monkeypatch):
+    def prepare(connection, _):
+        connection.execute("PRAGMA max_page_count = 1")
+
+    monkeypatch.setattr(database, "_prepare", prepare)
+    with pytest.raises(OffbeatError, match=r"database or disk is full: free space there, outside the folder$"):
+        open_database(tmp_path / "x.sqlite")
 
 
 @pytest.mark.parametrize(("form", "age"), [(SCHEMA - 1, "an earlier"), (SCHEMA + 1, "a newer")])

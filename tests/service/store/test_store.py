@@ -1,8 +1,10 @@
 import os
 import stat
+import threading
 
 import pytest
 import sqlalchemy as sa
+from filelock import FileLock
 
 from offbeat.errors import OffbeatError
 from offbeat.service.store.database import LogRecord, log
@@ -22,6 +24,16 @@ def test_one_server_uses_a_folder_at_a_time(store):
         Store(store.folder)
     store.close()
     Store(store.folder).close()
+
+
+def test_a_server_starts_although_a_command_looks_whether_one_runs(store):
+    store.close()
+    lock = FileLock(store.folder / "server.lock", thread_local=False)
+    lock.acquire()
+    looks = threading.Timer(0.1, lock.release)
+    looks.start()
+    Store(store.folder).close()
+    looks.join()
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):

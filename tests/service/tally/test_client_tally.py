@@ -21,7 +21,7 @@ def history(seed, length):
         client = numbers.randrange(CLIENTS)
         last = visits[client][-1][0] if visits[client] else "none"
         is_open, number = last in ("working", "late"), len(records) + 1
-        match numbers.choice(["assign", "receive", "offer", "drop", "lapse", "renew"]):
+        match numbers.choice(["assign", "receive", "offer", "drop", "lapse", "renew", "finish"]):
             case "assign":
                 if is_open:
                     visits[client][-1] = ("lost", None)
@@ -43,6 +43,11 @@ def history(seed, length):
                 for other in late:
                     visits[other][-1] = ("late", None)
                 records.append(LogRecord(number, "lapse", {"now": 0.0}, outcome=late))
+            case "finish" if numbers.random() < 0.3:
+                for all_of in visits.values():
+                    if all_of and all_of[-1][0] in ("working", "late"):
+                        all_of[-1] = ("lost", None)
+                records.append(LogRecord(number, "finish", {"now": 0.0}))
             case _:
                 pass
     return records, visits

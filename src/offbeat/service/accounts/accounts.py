@@ -8,18 +8,19 @@ import sqlalchemy as sa
 
 from offbeat.service.accounts.account import PREFIXES, Account, Kind
 from offbeat.service.accounts.declared_examples import DeclaredExamples
-from offbeat.service.accounts.issued_tokens import IssuedTokens, token_id
+from offbeat.service.accounts.issued_tokens import IN_FOLDER, IssuedTokens, token_id
 from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.refusal import Refusal
-from offbeat.service.store.database import client_times, clients
+from offbeat.service.store.database import client_times, clients, revoked_tokens
 from offbeat.service.store.log_writer import LogWriter
 from offbeat_client.tokens import looks_like, new_token, token_hash
 
 _REMEDIES: dict[Kind, str] = {
     "enrolment": "ask for a new enrolment token",
     "client": "ask for a new enrolment token, and enrol again in another folder",
-    "admin": "delete admin-token in the server's folder and start the server again, which makes another one",
+    "admin": "make another one on the server's machine: offbeat tokens make FOLDER admin --output FILE",
 }
+_REMEDY_IN_FOLDER = "delete admin-token in the server's folder and start the server again, which makes another one"
 _IF_UNKNOWN: dict[str, str] = {
     "enrolment": "ask for a new enrolment token",
     "client": "enrol again",
@@ -75,6 +76,9 @@ class Accounts:
         with database.connect() as connection:
             rows = connection.execute(sa.select(clients)).all()
             times = {row.client: row for row in connection.execute(sa.select(client_times))}
+            revoked_hashes = connection.execute(sa.select(revoked_tokens)).all()
+        for hashed, client in revoked_hashes:
+            self._accounts[hashed] = Account("client", client, revoked=True)
         for client, name, hashed, expires, next_hash, next_expires, examples in rows:
             self.examples.set(client, examples)
             self._hashes[client] = hashed
@@ -107,11 +111,12 @@ class Accounts:
             raise Refusal("unknown-token", f"this server does not know the token: {advice}", _CHALLENGE)
         if account.kind != kind:
             raise Refusal("foreign-token", f"this is the {account.kind}'s token, a {kind} token is needed")
+        remedy = _REMEDY_IN_FOLDER if kind == "admin" and account.name == IN_FOLDER else _REMEDIES[kind]
         match account.state(self._clock()):
             case "expired":
-                raise Refusal("expired-token", f"the token has expired: {_REMEDIES[kind]}", _CHALLENGE)
+                raise Refusal("expired-token", f"the token has expired: {remedy}", _CHALLENGE)
             case "revoked" | "used up" as state:
-                raise Refusal("revoked-token", f"the token was {state}: {_REMEDIES[kind]}", _CHALLENGE)
+                raise Refusal("revoked-token", f"the token was {state}: {remedy}", _CHALLENGE)
             case "valid":
                 pass
         if account.is_next and account.client is not None:
@@ -205,15 +210,16 @@ class Accounts:
     def revoke(self, client: int) -> None:
         """Revoke a client's tokens."""
         site = self._site(client)
-        for hashed in (self._hashes[client], self._next_hashes.pop(client, None)):
-            if hashed:
-                self._accounts[hashed].revoked = True
+        hashes = [one for one in (self._hashes[client], self._next_hashes.pop(client, None)) if one]
+        for hashed in hashes:
+            self._accounts[hashed].revoked = True
         self._hashes[client] = None
         if site.revoked is None:
             site.revoked = self._clock()
         self.examples.revoke(client)
         change = self._change(client, token=None, expires=None, next_token=None, next_expires=None)
-        self.audit.add("client revoked", change, self._times(client), client=client)
+        kept = [sa.insert(revoked_tokens).values(token=hashed, client=client) for hashed in hashes]
+        self.audit.add("client revoked", change, self._times(client), *kept, client=client)
 
     def rename(self, client: int, name: str) -> None:
         """Give a client another name."""

@@ -243,28 +243,30 @@ class Engine:
             Refusal: ``no-such-visit``.
         """
         async with self.lock:
-            if not self.run.is_finished:
-                known_visit(lambda: self.coordinator.drop(self.run.now, client, visit))
+            self.run.close_visits()
+            known_visit(lambda: self.coordinator.drop(self.run.now, client, visit))
             await self.try_to_assign()
         await self.log_writer.wait_until_durable()
 
     async def dismiss(self, client: int) -> None:
         """Free the slot of a client that is to get no more work."""
         async with self.lock:
+            self.run.close_visits()
             assignment = self.coordinator.visits.assignment(client)
-            if assignment is not None and not self.run.is_finished:
+            if assignment is not None:
                 self.coordinator.drop(self.run.now, client, assignment.visit)
             self.waiting.release(client)
             await self.try_to_assign()
 
     def free_slots(self) -> None:
-        """Free all slots of a finished run that is extended.
+        """Free all slots of a finished run that continues.
 
-        Clients may have been answered that the updates of these visits do not count, so they get other visits. The
+        Clients may have been answered that the updates of their visits do not count, so they get other visits. The
         caller holds the lock.
         """
-        for assignment in list(self.coordinator.visits.open_assignments()):
-            self.coordinator.drop(self.run.now, assignment.client, assignment.visit)
+        self.coordinator.finish(self.run.now)  # an earlier version of Offbeat has not
+        for client in list(self.coordinator.visits.held_slots):
+            self.coordinator.free_slot(self.run.now, client)
 
     async def weigh_clients(self, examples: Sequence[int]) -> None:
         """Begin a run that waits for its clients' examples; do nothing in any other."""
@@ -306,6 +308,7 @@ class Engine:
         for client in asked:
             self.waiting.release(client)
             self.coordinator.absent(self.run.now, client)
+        self.run.close_visits()
         if self.run.is_finished:
             await self.publisher.publish()
             self.waiting.release_all()

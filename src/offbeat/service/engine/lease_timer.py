@@ -23,7 +23,7 @@ class LeaseTimer:
         self._engine = engine
         self._period = engine.coordinator.algorithm.period
         self._next_tick = engine.run.now + (self._period or math.inf)
-        self._was_finished = engine.run.is_finished
+        self._was_finished = False
 
     async def run(self) -> None:
         """Keep time; never returns."""
@@ -54,7 +54,8 @@ class LeaseTimer:
         self._was_finished = run.is_finished
         if engine.must_assign or has_ended or self._next_lapse() <= run.now:
             async with engine.lock:
-                self._pass_time()
+                if not run.is_finished:
+                    self._pass_time()
                 await engine.try_to_assign()
 
     def _pass_time(self) -> None:

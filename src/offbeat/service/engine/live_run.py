@@ -54,10 +54,22 @@ class LiveRun:
         return self._clock() - self._start
 
     @property
+    def has_ended_early(self) -> bool:
+        """Return whether a metric has ended the run."""
+        return self._early_stop is not None and self._early_stop.is_reached
+
+    @property
     def is_finished(self) -> bool:
         """Return whether the run is over."""
-        has_ended_early = self._early_stop is not None and self._early_stop.is_reached
-        return has_ended_early or self.coordinator.algorithm.version >= self.stop_versions
+        return self.has_ended_early or self.coordinator.algorithm.version >= self.stop_versions
+
+    def close_visits(self) -> None:
+        """Close the open visits if the run is finished.
+
+        So no client can get an answer that changes once the run is extended.
+        """
+        if self.is_finished:
+            self.coordinator.finish(self.now)
 
     def note_evaluation(self, version: int, values: Mapping[str, Any]) -> None:
         """Take an evaluation of a version, which may end the run."""

@@ -52,7 +52,7 @@ class RunControl:
         """Let the run end at a later version; a finished run goes on.
 
         Raises:
-            Refusal: ``cannot-extend``: the run does not end earlier.
+            Refusal: ``cannot-extend``: the run does not end earlier, or a metric has ended it.
         """
         engine = self._engine
         engine.log_writer.check()
@@ -62,6 +62,12 @@ class RunControl:
                 reason = f"the run ends at version {before:g}" if before < math.inf else "the run has no end"
                 raise Refusal("cannot-extend", f"{reason}, and stop.versions may only grow")
             if versions > before:
+                if engine.run.has_ended_early:
+                    raise Refusal(
+                        "cannot-extend",
+                        "the run has ended by stop.target or stop.patience, so a later version does not continue it: "
+                        "begin a new run, for instance from its exported model (service.initial_model)",
+                    )
                 if engine.run.is_finished:
                     engine.free_slots()
                 engine.run.stop_versions = versions

@@ -55,6 +55,7 @@ class Service:
         self.control = RunControl(engine, accounts.audit)
         self.run_id = run_id
         self._settings = settings
+        self._without_clients = (-1, False)  # the log's last record, and whether the run was without clients then
         self._receiver = UpdateReceiver(engine, uploads, accounts, settings.max_update_norm)
         self._rate = RequestRate(settings.requests_a_second, settings.burst)
 
@@ -119,9 +120,19 @@ class Service:
             return "an admin to resume it"
         if coordinator.waits_for_examples:
             return f"{self.accounts.examples.missing()} of {coordinator.clients} clients to enrol"
-        if not self.engine.run.is_finished and is_without_clients(coordinator):
+        if not self.engine.run.is_finished and self._is_without_clients():
             return "a new run: no client may take part any more"
         return None
+
+    def _is_without_clients(self) -> bool:
+        """Return whether no client may take part any more.
+
+        Goes through the clients once for each record of the log, since only a record changes the answer.
+        """
+        number = self.engine.log_writer.number
+        if self._without_clients[0] != number:
+            self._without_clients = number, is_without_clients(self.engine.coordinator)
+        return self._without_clients[1]
 
     async def check_in(self, client: int, wait_seconds: float) -> messages.CheckedIn:
         """Return a client's work, or when it is to check in again.

@@ -51,10 +51,8 @@ class UpdateIntake:
         Raises:
             Refusal: ``no-such-visit``; or ``other-upload``: another update was received for the visit.
         """
-        assignment = self._coordinator.visits.assignment(client)
-        if assignment is not None and assignment.visit == visit:
-            if self._run.is_finished:
-                return Receipt(False, self._coordinator.algorithm.version - assignment.version, False)
+        self._run.close_visits()
+        if self._coordinator.visits.assignment(client, visit) is not None:
             return None
         known = self._digests.get(client, visit)
         if digest is not None and known is not None and known != digest:

@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 from offbeat.algorithms.components import Algorithm
+from offbeat.coordinator.calls import Assignment
 from offbeat.service.engine.service import Service
 from offbeat.service.live.participation import participation
 from offbeat.service.settings import ServerSettings
@@ -25,7 +26,7 @@ def live_state(service: Service, settings: ServerSettings) -> dict[str, Any]:
         "allowed_staleness": coordinator.late_updates.max_staleness,
         "staleness": sorted(engine.run.history.staleness.items()),
         "buffer": _buffer(coordinator.algorithm),
-        "visits": _visits(service),
+        "visits": _visits(service, settings.lease_seconds),
         "participation": participation(service.engine.tally.counted(len(service.accounts))),
         "refusals": service.metrics.refusals_by_kind(),
     }
@@ -41,7 +42,7 @@ def _buffer(algorithm: Algorithm) -> dict[str, Any]:
     return {"count": algorithm.buffer.count, "size": size, "sealed": len(algorithm.sealed)}
 
 
-def _visits(service: Service) -> dict[str, Any]:
+def _visits(service: Service, lease_seconds: float | None) -> dict[str, Any]:
     """Return the number of visits that hold a slot, and those whose leases end first."""
     coordinator, sites = service.engine.coordinator, service.accounts.sites
     visits = coordinator.visits
@@ -53,11 +54,22 @@ def _visits(service: Service) -> dict[str, Any]:
             "name": sites[one.client].name if one.client in sites else "",
             "visit": one.visit,
             "staleness": coordinator.algorithm.version - one.version,
+            "lease_from": _lease_from(one, lease_seconds),
             "lease_until": _finite(one.lease_until),
         }
         for one in first
     ]
     return {"total": len(held), "first": shown}
+
+
+def _lease_from(assignment: Assignment, lease_seconds: float | None) -> float | None:
+    """Return when the lease began or was renewed; None if it is not known.
+
+    That is without leases, and for a lease that the end of its visit shortens.
+    """
+    if lease_seconds is None or assignment.lease_until >= assignment.visit_until:
+        return None
+    return assignment.lease_until - lease_seconds
 
 
 def _finite(value: float) -> float | None:

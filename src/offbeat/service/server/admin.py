@@ -18,6 +18,7 @@ from offbeat.errors import OffbeatError
 from offbeat.service.server import stopped_server
 from offbeat.service.server.addresses import trust
 from offbeat.service.store.numbered_files import numbers_of
+from offbeat_client.http.tls import CLOCKS, is_outside_its_dates
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class ServerRun:
 
 
 class NotListeningError(OffbeatError):
-    """A server that does not answer at all."""
+    """A server that does not answer at its address."""
 
 
 def live_status(folder: Path) -> dict[str, Any]:
@@ -149,7 +150,13 @@ def _ask(folder: Path, method: str, path: str, body: dict[str, Any] | None = Non
     try:
         answer = httpx.request(method, f"{url}{path}", json=body, headers=headers, verify=trust(folder), timeout=10)
         if answer.headers.get("content-type") == "application/problem+json":
-            raise OffbeatError(answer.json()["detail"])
+            problem = answer.json()
+            if problem["kind"] == "unknown-token":
+                raise NotListeningError(
+                    f"the server at {url} does not know {folder / 'admin-token'}: another folder's server may have "
+                    f"taken the port; start the server of {folder}"
+                )
+            raise OffbeatError(problem["detail"])
         answer.raise_for_status()
         return answer.json() if answer.content else {}
     except httpx.ConnectError as error:
@@ -159,7 +166,8 @@ def _ask(folder: Path, method: str, path: str, body: dict[str, Any] | None = Non
 
 
 def _not_answering(folder: Path, url: str, error: Exception) -> str:
-    return f"the server of {folder} does not answer at {url}: start it ({error})"
+    remedy = CLOCKS if is_outside_its_dates(error) else "start it"
+    return f"the server of {folder} does not answer at {url}: {remedy} ({error})"
 
 
 def runs(folder: Path) -> list[ServerRun]:

@@ -1,6 +1,7 @@
 """The server's database: its tables, and the records of the log."""
 
 import json
+import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -49,6 +50,13 @@ client_times = sa.Table(  # folders of earlier versions get it when they are ope
     sa.Column("client", sa.Integer, primary_key=True),
     sa.Column("enrolled", sa.Float),  # Unix seconds; null: an earlier version enrolled the client
     sa.Column("revoked", sa.Float),  # Unix seconds; null: not revoked, or by an earlier version
+)
+
+revoked_tokens = sa.Table(  # of clients; folders of earlier versions get it when they are opened
+    "revoked_tokens",
+    _metadata,
+    sa.Column("token", sa.Text, primary_key=True),  # SHA-256
+    sa.Column("client", sa.Integer, nullable=False),
 )
 
 client_counts = sa.Table(  # folders of earlier versions get it when they are opened
@@ -145,7 +153,9 @@ def open_database(path: Path) -> sa.Engine:
     except BaseException as error:
         engine.dispose()
         if isinstance(error, exc.DatabaseError):
-            raise OffbeatError(f"cannot use {path}: {error.orig}") from None
+            is_full = getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+            remedy = ": free space there, outside the folder" if is_full else ""
+            raise OffbeatError(f"cannot use {path}: {error.orig}{remedy}") from None
         raise
     return engine
 

@@ -33,6 +33,7 @@ from offbeat.service.store.database import LogRecord, log, meta, open_database
 from offbeat.service.store.extension import is_extended, stop_versions, without_versions
 from offbeat.service.store.store_keys import EXTENDED_FROM
 
+_LOCK_SECONDS = 0.5  # a command that looks whether a server runs holds the lock for an instant
 _OTHERS = 0o077  # the permissions of all but the owner
 
 
@@ -45,7 +46,7 @@ class Store:
             for name in ("", "checkpoints", "models", "updates", "partial"):
                 (folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = FileLock(folder / "server.lock")
-            self._lock.acquire(timeout=0)
+            self._lock.acquire(timeout=_LOCK_SECONDS, poll_interval=0.02)
         except Timeout:
             raise OffbeatError(f"{folder} is in use by another server: stop it, or take another folder") from None
         except OSError as error:

@@ -29,7 +29,7 @@ class Counts:
     visits: int = 0
     counted: int = 0
     refused: int = 0  # its update arrived or was offered, but was late, unwanted or refused
-    lost: int = 0  # its lease lapsed, the client gave up, or another visit replaced it
+    lost: int = 0  # its lease lapsed, the client gave up, another visit replaced it, or the run finished
     measured: int = 0  # counted updates of known staleness: all but those from earlier versions of Offbeat
     staleness_sum: int = 0
     state: State = "closed"
@@ -110,6 +110,8 @@ class ClientTally:
             case "lapse":
                 self.misses_losses = self.misses_losses or outcome is None
                 self.lose(outcome or [])
+            case "finish":
+                self._finish()
             case _:
                 pass
         self.number = record.number
@@ -158,6 +160,14 @@ class ClientTally:
         counts.lost -= counts.state == "lapsed"
         self._set_state(client, counts, "closed")
         return counts
+
+    def _finish(self) -> None:
+        """Close all open visits."""
+        self.lose(self.working())
+        for client, counts in self._counts.items():
+            if counts.state == "lapsed":
+                self._changed.add(client)
+                self._set_state(client, counts, "closed")
 
     def _set_state(self, client: int, counts: Counts, state: State) -> None:
         counts.state = state

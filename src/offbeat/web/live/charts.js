@@ -109,6 +109,7 @@ export class LineChart {
     ctx.lineTo(bbox.left + bbox.width, y);
     ctx.stroke();
     ctx.font = `${12 * pixel}px sans-serif`;
+    ctx.textAlign = "left";
     ctx.textBaseline = "top";
     ctx.fillText(targetText, bbox.left + 6 * pixel, y + 3 * pixel);
     ctx.restore();

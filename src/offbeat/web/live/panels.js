@@ -47,8 +47,10 @@ export class Panels {
     const notice = status.finished ? `The run has ended.${status.version >= (stop ?? Infinity) ? " Extend it to continue." : ""}`
       : status.paused ? "The run is paused: clients finish their visits and get no new work."
       : status.waits_for ? `The run waits for ${status.waits_for}.` : "";
-    byId("notice").hidden = !notice;
-    write(byId("notice"), notice);
+    const helper = status.finished ? null : status.privacy?.helper;
+    const stalled = helper && helper !== "ok" ? `There are no new versions, since sums cannot be opened: ${helper}` : "";
+    byId("notice").hidden = !(notice || stalled);
+    write(byId("notice"), notice || stalled);
     tiles([
       ["Version", plain(status.version), stop === null ? "" : `of ${plain(stop)}`],
       ["Counted updates", plain(status.counted), status.unused ? `${plain(status.unused)} unused` : ""],
@@ -110,7 +112,7 @@ export class Panels {
     const curve = hasAny ? participation.curve : [];
     this.participation.show({
       x: curve.map(([place]) => place + 1), y: curve.map(([, count]) => count),
-      begin: 1, isWhole: true, isCount: true, xName: "Site", xTitle: "Sites, most counted updates first", yTitle: "Counted updates", label: `Line chart. ${text}`,
+      begin: 1, isWhole: true, isCount: true, xName: "Rank", xTitle: "Sites, most counted updates first", yTitle: "Counted updates", label: `Line chart. ${text}`,
     });
   }
 
@@ -123,24 +125,25 @@ export class Panels {
       progress.max = buffer.size;
       progress.value = Math.min(buffer.count, buffer.size);
     }
-    const sealed = buffer.sealed ? `; ${plain(buffer.sealed)} sums wait for the helper` : "";
+    const sealed = buffer.sealed ? `; ${plain(buffer.sealed)} ${buffer.sealed === 1 ? "sum waits" : "sums wait"} for the helper` : "";
     write(byId("buffer-text"), `${plain(buffer.count)}${of} updates${sealed}`);
     this.showVisits();
   }
 
-  // Runs between events too, since leases run down.
+  // Runs between events too, since leases grow older.
   showVisits() {
     const {visits, lease_seconds: lease} = this.state, now = this.seconds + (performance.now() - this.at) / 1000;
     const more = visits.total > visits.first.length ? `; the ${visits.first.length} whose leases end first` : "";
     write(byId("visits-caption"), `${plain(visits.total)} ${visits.total === 1 ? "visit" : "visits"} in flight${more}`);
     byId("visits").tHead.hidden = !visits.first.length;
     const make = row => row.append(element("th", {scope: "row"}), element("td", {class: "number"}),
-      element("td", {class: "number"}), element("td", {}, element("meter", {min: 0, "aria-hidden": "true"}), element("span")));
+      element("td", {class: "number"}), element("td", {class: "number"}), element("td", {}, element("meter", {min: 0, "aria-hidden": "true"}), element("span")));
     fillRows(byId("visits").tBodies[0], visits.first, one => `${one.client}-${one.visit}`, make, (row, one) => {
       write(row.cells[0], this.nameOf(one.client, one.name));
       write(row.cells[1], plain(one.visit));
       write(row.cells[2], plain(one.staleness));
-      const [meter, text] = row.cells[3].children;
+      write(row.cells[3], one.lease_from === null ? "–" : duration(Math.max(0, now - one.lease_from)));
+      const [meter, text] = row.cells[4].children;
       const left = one.lease_until === null ? null : Math.max(0, one.lease_until - now);
       meter.hidden = left === null || lease === null;
       if (!meter.hidden) {

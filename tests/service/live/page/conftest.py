@@ -9,7 +9,6 @@ import pytest
 
 from offbeat.algorithms import FedBuff
 from offbeat_client import Backoff, OffbeatError, run_client
-from tests.report.page.browser import Browser, is_installed
 from tests.service.conftest import running
 
 # Accuracy 0.5, 0.6, …: each evaluation is a bit better.
@@ -19,15 +18,6 @@ for number, path in enumerate(sys.stdin):
     print(json.dumps({"accuracy": min(0.5 + number / 10, 0.95), "loss": 1 / (number + 1)}), flush=True)
 """
 EVALUATED = {"evaluate_every": 1, "evaluate_command": [sys.executable, "-c", EVALUATION]}
-
-
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory):
-    if not is_installed():
-        pytest.skip("chromium and chromium-driver are not installed: no page is opened")
-    chromium = Browser(tmp_path_factory.mktemp("downloads"))
-    yield chromium
-    chromium.close()
 
 
 @pytest.fixture

@@ -130,6 +130,45 @@ def test_it_draws_the_run(page, trained):
     assert [url for url in page.requested() if not url.startswith(f"{trained.url}/")] == []
 
 
+def test_the_name_of_a_target_is_to_the_right_of_the_axis(page, trained):
+    sign_in(page, trained.url, trained.admin.token)
+    drawn = page.run("""
+        const seen = [], draw = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...more) {
+          if (text === "the end") seen.push(this.textAlign);
+          return draw.call(this, text, ...more);
+        };
+        return import("/live/charts.js").then(async ({LineChart}) => {
+          const chart = new LineChart(document.querySelector("#versions"));
+          const texts = {xTitle: "", yTitle: "", label: "", targetText: "the end"};
+          chart.show({x: [0, 1], y: [0, 9], isCount: true, target: 10, ...texts});
+          await new Promise(done => setTimeout(done, 200));
+          return seen;
+        });""")
+    assert set(drawn) == {"left"}
+
+
+@pytest.mark.parametrize(
+    ("helper", "finished", "text"),
+    [("it is down", False, "it is down"), ("ok", False, ""), ("it is down", True, "The run has ended.")],
+)
+def test_a_helper_that_does_not_answer_is_in_the_notice(page, trained, helper, finished, text):
+    sign_in(page, trained.url, trained.admin.token)
+    shown = page.run(
+        """
+        const [helper, finished] = arguments;
+        return import("/live/panels.js").then(({Panels}) => {
+          const panels = new Panels({}, () => "");
+          const status = {stop_versions: null, finished, privacy: {helper}};
+          Object.assign(panels, {seconds: 1, state: {status, visits: {}}}).showTiles();
+          return document.querySelector("#notice").textContent;
+        });""",
+        helper,
+        finished,
+    )
+    assert shown.endswith(text) if text else shown == ""
+
+
 def test_another_metric_over_versions(page, trained):
     sign_in(page, trained.url, trained.admin.token)
     assert page.texts("#metric option") == ["accuracy", "loss"]
@@ -190,6 +229,23 @@ def test_a_screen_reader_finds_names_and_is_not_flooded(page, trained):
     levels = [int(found.tag_name[1]) for found in page.all("main h1, main h2, main h3")]
     assert levels[0] == 1
     assert set(levels[1:]) == {2}
+
+
+def test_the_age_of_a_lease_grows_until_it_is_renewed(page, tmp_path):
+    with federation(tmp_path, NAMES[:1], versions=1) as server:
+        peer = server.enrol()
+        visit = peer.check_in()
+        sign_in(page, server.url, server.admin.token)
+
+        def lease():
+            *_, age, left = page.texts("#visits tbody tr:first-child > *")
+            return (int(age.removesuffix(" s")), int(left.removesuffix(" s"))) if left else None
+
+        eventually(lambda: (found := lease()) and found[0] >= 4)
+        age, left = lease()
+        assert age + left == pytest.approx(60, abs=1)
+        assert peer.http.post(f"/v1/visits/{visit['number']}/heartbeat").status_code == 200
+        eventually(lambda: lease()[0] < age)
 
 
 def test_names_from_the_network_stay_text(page, tmp_path):
