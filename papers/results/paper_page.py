@@ -140,7 +140,7 @@ def _evidence_line(records: Sequence[FigureRecord]) -> str:
 
 def _shared_evidence(records: Sequence[FigureRecord]) -> Evidence | None:
     """Return the class of evidence of all findings; None if there are several."""
-    found = {finding.evidence for one in records for finding in one.findings}
+    found: set[Evidence] = {finding.evidence for one in records for finding in one.findings}
     return found.pop() if len(found) == 1 else None
 
 
