@@ -82,7 +82,7 @@ bench-gpu: ## client updates a second on a CUDA GPU, beside a plain loop on it; 
 bench-service: .venv/installed ## what the server takes, beside bare sockets (20 minutes); ARGS="--quick", or ARGS="--peer" for Flower's too
 	$(BIN)/python benchmarks/service.py $(ARGS)
 
-bench-viewers: .venv/installed ## what ten open live pages cost the server per update (5 minutes); ARGS="--quick"
+bench-viewers: .venv/installed ## what ten open live pages cost the server per update, at a steady pace and at its limit (10 minutes); ARGS="--quick"
 	$(BIN)/python benchmarks/viewers.py $(ARGS)
 
 live-page: .venv/installed ## take the pictures of docs/concepts/live-page.md from a real run, in Chromium

@@ -124,6 +124,13 @@ class Service:
             return "a new run: no client may take part any more"
         return None
 
+    def stalled(self) -> str | None:
+        """Return why clients work and yet no version is made, None if versions are made."""
+        shares = self.engine.shares
+        if shares is None or shares.facts.problem is None or self.engine.run.is_finished:
+            return None
+        return f"no new versions, since sums cannot be opened: {shares.facts.problem}"
+
     def _is_without_clients(self) -> bool:
         """Return whether no client may take part any more.
 

@@ -66,9 +66,9 @@ def add_admin_routes(app: FastAPI, service: Service) -> None:
     async def readyz() -> Response:
         """Return whether the server serves requests and can write to its disk.
 
-        The answer also says what the run waits for.
+        The answer also says what the run waits for, or why it does not make versions.
         """
         problem = service.engine.problem or (None if service.is_ready else "stopping")
         waits_for = service.waits_for()
-        state = f"waits for {waits_for}" if waits_for else "ok"
+        state = f"waits for {waits_for}" if waits_for else service.stalled() or "ok"
         return Response(f"{problem or state}\n", 503 if problem else 200, media_type="text/plain")

@@ -24,6 +24,7 @@ export class Panels {
     this.state = state;
     this.seconds = seconds;
     this.at = performance.now();
+    byId("panels").hidden = false;
     this.showTiles();
     this.showStaleness();
     this.showParticipation();

@@ -100,6 +100,18 @@ def test_a_page_that_stays_open_keeps_both_kinds_of_evaluations_and_the_beginnin
         assert versions[-1] == 20000
 
 
+def test_before_the_first_state_it_shows_the_problem_and_no_empty_panels(page, trained):
+    page.visit(f"{trained.url}/")
+    page.run("""
+        return Promise.all([import("/live/history.js"), import("/live/panels.js")]).then(([{History}, {Panels}]) => {
+          document.getElementById("page").hidden = false;
+          const history = {whole: true, versions: [], evaluations: []};
+          new Panels(new History(), () => "").take({seconds: 1, state: {problem: "the disk is full"}, history});
+        });""")
+    assert page.find("#problem").text == "the disk is full"
+    assert not page.find("#versions").is_displayed()
+
+
 def test_it_draws_the_run(page, trained):
     sign_in(page, trained.url, trained.admin.token)
     assert page.driver.current_url == f"{trained.url}/"  # without the token
