@@ -6,7 +6,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint types unit coverage kills torture audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-viewers bench-privacy live-page docs reference algorithm missing theory-docs performance-docs service-docs figures results wheel stranger pythons clean
+.PHONY: help run test test-long lint types unit coverage kills torture audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-viewers bench-privacy live-page docs reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -82,7 +82,7 @@ bench-gpu: ## client updates a second on a CUDA GPU, beside a plain loop on it; 
 bench-service: .venv/installed ## what the server takes, beside bare sockets (20 minutes); ARGS="--quick", or ARGS="--peer" for Flower's too
 	$(BIN)/python benchmarks/service.py $(ARGS)
 
-bench-viewers: .venv/installed ## what ten open live pages cost the server per update (5 minutes); ARGS="--quick"
+bench-viewers: .venv/installed ## what ten open live pages cost the server per update, at a steady pace and at its limit (10 minutes); ARGS="--quick"
 	$(BIN)/python benchmarks/viewers.py $(ARGS)
 
 live-page: .venv/installed ## take the pictures of docs/concepts/live-page.md from a real run, in Chromium
@@ -107,6 +107,9 @@ algorithm: .venv/installed ## begin a new algorithm: its file, its test, its re-
 
 missing: .venv/installed ## list the pages, experiments and figures that algorithms still lack
 	@$(BIN)/python tools/algorithms.py missing
+
+benchmark-docs: .venv/installed ## write the page, charts and numbers of the benchmark from its data
+	PYTHONPATH=. $(BIN)/python docs/make_benchmark.py
 
 theory-docs: .venv/installed ## measure the bounds again; write docs/theory-measurements.md and the figure of docs/theory.md
 	PYTHONPATH=. $(BIN)/python docs/make_theory.py

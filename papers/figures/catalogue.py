@@ -10,6 +10,8 @@ from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import run_all
 from offbeat.runs.worker_processes import Workers
+from papers.displacement.figure import DisplacementFigure, displacement_result, load_displacement
+from papers.displacement.points import measure as measure_points
 from papers.figures.comparison import comparison_result
 from papers.figures.completed_runs import figure_folder, remove_outdated_runs
 from papers.figures.figure_file import ComparisonFigure, load
@@ -17,7 +19,7 @@ from papers.figures.figure_result import FigureResult
 from papers.figures.theorem import TheoremFigure, load_theorem, measure, theorem_result
 from papers.figures.tuning import TUNING_FOLDER, best_points, tuning_runs
 
-AnyFigure = ComparisonFigure | TheoremFigure
+AnyFigure = ComparisonFigure | TheoremFigure | DisplacementFigure
 
 
 def read_all(folder: Path) -> list[AnyFigure]:
@@ -27,6 +29,8 @@ def read_all(folder: Path) -> list[AnyFigure]:
         table = experiment_file.read_table(path)
         if "theory" in table:
             found.append(load_theorem(path, table))
+        elif "displacement" in table:
+            found.append(load_displacement(path, table))
         elif "claims" in table:
             found += load(path)
     names = Counter(one.name for one in found)
@@ -62,6 +66,8 @@ def result_of(figure: AnyFigure, scale: str, results: Path) -> FigureResult | No
     """Return a figure's result for all seeds that are complete; None without one."""
     if isinstance(figure, TheoremFigure):
         return theorem_result(figure, scale, figure_folder(figure.name, scale, results))
+    if isinstance(figure, DisplacementFigure):
+        return displacement_result(figure, scale, figure_folder(figure.name, scale, results))
     return comparison_result(figure, scale, results)
 
 
@@ -86,6 +92,8 @@ def run_figure(
         tuning = tuning_runs(figure, scale, folder)
         assert tuning is not None
         _run(figure.experiment(scale, best_points(figure, scale, tuning), seeds), folder, display, workers)
+    elif isinstance(figure, DisplacementFigure):
+        measure_points(figure.displacement, folder)
     elif result_of(figure, scale, results) is None:
         measure(figure, folder)
     result = result_of(figure, scale, results)

@@ -10,10 +10,10 @@ import numpy as np
 from offbeat.report.metrics import main_measure
 from offbeat.runs.directory import Run
 from offbeat.runs.settings import by_label
+from offbeat.statistics.paired_test import Range, TestedEffect, paired_t, sign_test
 from papers.figures.finding import LEAST_SEEDS
 from papers.figures.quantities import has_diverged, least_cost_to_target, measure_of, quantity
 from papers.figures.sections import Claim
-from papers.statistics.paired_test import Range, TestedEffect, paired_t, sign_test
 
 _UNKNOWN = Range(-math.inf, math.inf)
 _ABOVE_CHANCE = 0.05  # a model that is not this much better than guessing has learnt too little
@@ -89,7 +89,7 @@ def _effect(claim: Claim, own: Group, other: Group, chance: float | None) -> Cla
     }[claim.relation]
     sides = [(own, claim.of), (own, claim.less), (other, claim.than), (other, claim.than_less)]
     labels = [(group, label) for group, label in sides if label is not None]
-    tested, obstacle = _test(pairs, allowed)
+    tested, obstacle = test_pairs(pairs, allowed)
     return ClaimEffect(
         claim,
         is_ratio,
@@ -103,7 +103,7 @@ def _effect(claim: Claim, own: Group, other: Group, chance: float | None) -> Cla
     )
 
 
-def _test(pairs: Sequence[Range], allowed: Range) -> tuple[TestedEffect | None, str]:
+def test_pairs(pairs: Sequence[Range], allowed: Range) -> tuple[TestedEffect | None, str]:
     """Return the test and why it does not count, if so."""
     obstacle = f"fewer than {LEAST_SEEDS} seeds" if len(pairs) < LEAST_SEEDS else ""
     if not all(pair.low == pair.high and math.isfinite(pair.low) for pair in pairs):

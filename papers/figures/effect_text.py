@@ -28,8 +28,13 @@ def effect_of(measured: ClaimEffect, measure: Measure) -> Effect:
         return None if log is None else _rounded(measured.claim.factor * math.exp(log))
 
     numbers = (ratio(value), ratio(low), ratio(high))
+    return Effect("ratio", *numbers, (ratio(lowest), ratio(highest)), ratio_words(numbers))
+
+
+def ratio_words(numbers: _Numbers) -> str:
+    """Write a ratio with its interval, or with the bounds that are known."""
     words = _words(numbers, lambda x: f"× {x:.3g}" if x >= 10 else f"× {x:.2f}")
-    return Effect("ratio", *numbers, (ratio(lowest), ratio(highest)), words.replace("[× ", "[").replace(", × ", ", "))
+    return words.replace("[× ", "[").replace(", × ", ", ")
 
 
 def _numbers(measured: ClaimEffect) -> _Numbers:

@@ -16,12 +16,12 @@ from pydantic import Field, field_validator, model_validator
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.report.export import write_file
 from offbeat.report.plot_style import GREY, STYLE, WIDTH, colours, png, tidy
+from offbeat.statistics.paired_test import Range, normal_test
 from offbeat_client.tables.section import Section
 from papers.figures.figure_result import DOTS_PER_INCH, FigureResult
 from papers.figures.finding import Effect, Finding
 from papers.figures.paper_figure import PaperFigure, fingerprint_of
 from papers.figures.sections import FileTables, Scale, Statement
-from papers.statistics.paired_test import Range, normal_test
 from papers.theory.measured_bound import NORMAL_QUANTILE, Row
 from papers.theory.sweeps import SWEEPS, Point, slope_with_error, sweep
 

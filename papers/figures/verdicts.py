@@ -3,9 +3,9 @@
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from offbeat.statistics.holm import holm
 from papers.figures.figure_result import FigureRecord, Key
 from papers.figures.finding import Finding, Word
-from papers.statistics.holm import holm
 
 LEVEL = 0.05
 

@@ -15,20 +15,20 @@ _MOST_EFFECTS = 2  # of a statement, in the table
 
 _RULES = """\
 **Class of evidence.** *Paper's setting*: the paper's model, data, clients and rounds, as far as it gives them; for a
-theorem, small problems of ours. *Proxy*: another model, data set or number of rounds; the verdict holds there only.
-*Ours*: not the paper's claim; its nearest words are quoted. The three are never added up.
+theorem, small problems of ours. *Proxy*: others; the verdict holds there only. *Ours*: not the paper's claim; its
+nearest words are quoted. The three are never added up.
 
 **Test.** Each panel tests a claim, an inequality, seed against seed: paired t on log ratios for times, bytes,
-swings and losses, on differences for accuracies and equalities (two one-sided tests); a sign test where a run missed
-its target; for a theorem, a normal test over independent runs. p-values are two-sided and corrected
-by Holm over all tests of a paper; intervals are not corrected.
+swings and losses, on differences for accuracies; two one-sided tests for equalities; a sign test where a run missed
+its target; for a theorem, a normal test. p-values are two-sided and corrected by Holm over a paper's tests; intervals
+are not corrected.
 
 | verdict | rule |
-| --- | --- |
+|---|---|
 | supported | in every test the effect is on the claim's side, p ≤ 0.05 |
 | contradicted | in at least one test the effect is on the other side, p ≤ 0.05 |
-| not supported | none contradicts, but at least one has p > 0.05: its seeds leave both possible |
-| open | the rest: a test is missing, for the reason given; outdated: the figure's settings or claims changed later |
+| not supported | none contradicts, but one has p > 0.05: its seeds leave both possible |
+| open | a test is missing, for the reason given; outdated: settings or claims changed later |
 """
 
 
@@ -50,9 +50,9 @@ def index_page(
         "test counts once.\n",
         *table(("", *(CLASS_NAMES[evidence] for evidence in EVIDENCE)), rows),
         _RULES,
-        "The tables list the main claims: the claim's limit, the effect with its 95 % interval (`×`: ratio of the "
-        f"sides) and n in the tests that decide the verdict; last, how many tests are {'/'.join(WORDS)}. In the "
-        "charts a dot is a test: its effect's distance from the limit, in half-widths of the interval.\n",
+        "The tables list the main claims: limit, effect with 95 % interval (`×`: ratio of the sides) and n of the "
+        f"deciding tests; last, how many tests are {'/'.join(WORDS)}. A dot in a chart is a test: its effect's "
+        "distance from the limit, in half-widths of the interval.\n",
     ]
     for page, group in papers.items():
         lines += [

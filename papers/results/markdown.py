@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Return the lines of a table, and an empty one."""
-    lines = [header, ["---"] * len(header), *rows]
-    return [*(f"| {' | '.join(cells)} |" for cells in lines), ""]
+    first, *others = (f"| {' | '.join(cells)} |" for cells in (header, *rows))
+    return [first, f"|{'---|' * len(header)}", *others, ""]
 
 
 def folded(summary: str, lines: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from offbeat import units
 from papers.figures.figure_result import FigureRecord, Key, seeds_option
-from papers.figures.finding import Finding
+from papers.figures.finding import Evidence, Finding
 from papers.results.csv_files import CLAIMS, SETTINGS
 from papers.results.markdown import folded, table
 from papers.results.statements import EVIDENCE, WORDS, counts, statements_of
@@ -133,7 +133,15 @@ def _evidence_line(records: Sequence[FigureRecord]) -> str:
     words = "; ".join(
         f"{', '.join(panels)}: {sample}" if len(samples) > 1 else sample for sample, panels in samples.items()
     )
-    return f"Evidence: **{CLASS_NAMES[first.evidence]}**, unless marked; {words}. {first.world}.\n"
+    shared = _shared_evidence(records)
+    evidence = f"**{CLASS_NAMES[shared]}**" if shared else f"**{CLASS_NAMES[first.evidence]}**, unless marked"
+    return f"Evidence: {evidence}; {words}. {first.world}.\n"
+
+
+def _shared_evidence(records: Sequence[FigureRecord]) -> Evidence | None:
+    """Return the class of evidence of all findings; None if there are several."""
+    found: set[Evidence] = {finding.evidence for one in records for finding in one.findings}
+    return found.pop() if len(found) == 1 else None
 
 
 def _spans(seeds: Sequence[int]) -> str:
@@ -161,10 +169,11 @@ def _claims_table(records: Sequence[FigureRecord], *, has_cells: bool) -> list[s
     cells = [{finding.claim: _cell(finding) for finding in one.findings} for one in panels]
     papers: dict[str, dict[str, None]] = {}
     own: dict[str, str] = {}
+    has_classes = _shared_evidence(records) is None
     for one in records:
         for finding in one.findings:
             papers.setdefault(finding.claim, {})[finding.paper] = None
-            own[finding.claim] = " *(ours)*" if finding.evidence == "ours" and one.evidence != "ours" else ""
+            own[finding.claim] = " *(ours)*" if finding.evidence == "ours" and has_classes else ""
     return table(
         ("claim", "in the paper", *map(_panel, panels)),
         (

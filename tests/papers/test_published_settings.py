@@ -36,7 +36,7 @@ def test_published_settings(pattern, name, settings, files):
         assert {setting: {**defaults, **table}.get(setting) for setting in settings} == settings, key
 
 
-@pytest.mark.parametrize("pattern", ["fedluck/*.toml", "across/*.toml"])
+@pytest.mark.parametrize("pattern", ["fedluck/*.toml"])
 def test_fedluck_chooses_from_all_shares_unless_one_is_fixed(pattern):
     found = algorithms(pattern, "fedluck")
     assert found

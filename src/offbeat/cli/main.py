@@ -6,6 +6,7 @@ import click
 
 from offbeat.cli import experiments, listings, run_control, service, tokens
 from offbeat.cli.audit import audit
+from offbeat.cli.benchmark import benchmark
 from offbeat.cli.clients import clients
 from offbeat.cli.devices import devices
 from offbeat.cli.join import join
@@ -35,6 +36,7 @@ for _command in (
     experiments.compare,
     experiments.run,
     sweep,
+    benchmark,
     experiments.report,
     experiments.population,
     track,

@@ -5,8 +5,8 @@ import math
 import pytest
 from scipy import stats
 
+from offbeat.statistics.paired_test import Range
 from papers.figures.claim_effects import Group, claim_effects
-from papers.statistics.paired_test import Range
 from tests.papers.figures.claims import LOSS, claim, loss_run
 from tests.report.example_runs import a_run
 

@@ -67,7 +67,7 @@ def page(tmp_path):
 
 def test_the_panels_of_a_file_share_a_table(page):
     text = page(A, B)
-    assert "| claim | in the paper | fig1a | fig1b |\n| --- | --- | --- | --- |\n" in text
+    assert "| claim | in the paper | fig1a | fig1b |\n|---|---|---|---|\n" in text
     assert "| c1 | it is | supported · × 0.50 [0.40, 0.60] | – |\n" in text
     assert "| it is; and so | **contradicted** | not supported |\n" in text
     assert "| c3 | it is | open (fewer than 5 seeds) | – |\n" in text
@@ -82,12 +82,15 @@ def test_claims_of_ours_are_marked(page):
     assert "(ours)" not in page(B)
 
 
+def test_a_page_with_claims_of_ours_alone_says_so_once(page):
+    text = page(replace(B, findings=tuple(replace(one, evidence="ours") for one in B.findings)))
+    assert "Evidence: **ours**; seeds" in text
+    assert "(ours)" not in text
+
+
 def test_the_papers_numbers_stand_below_ours(page):
     text = page(A, B)
-    assert (
-        "|  |  | a | b |\n| --- | --- | --- | --- |\n| fig1a | time | 1 s | 2 s |\n| fig1b | bytes | 3 MB | – |\n"
-        in text
-    )
+    assert "|  |  | a | b |\n|---|---|---|---|\n| fig1a | time | 1 s | 2 s |\n| fig1b | bytes | 3 MB | – |\n" in text
     assert "| paper, time, digits |  | 7 s | – |\n" in text
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy import stats
 
-from papers.statistics.paired_test import Range, normal_test, paired_t, sign_test
+from offbeat.statistics.paired_test import Range, normal_test, paired_t, sign_test
 
 INF = math.inf
 DIFFERENCES = [-0.31, -0.12, -0.45, 0.08, -0.27, -0.36, -0.02, -0.19, -0.4, -0.15]

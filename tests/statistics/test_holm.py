@@ -2,7 +2,7 @@
 
 import pytest
 
-from papers.statistics.holm import holm
+from offbeat.statistics.holm import holm
 
 
 def test_by_hand():

@@ -1,1 +1,0 @@
-"""Statistical tests of claims over the seeds."""

@@ -1,0 +1,81 @@
+"""Command ``benchmark``."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from offbeat.cli.options import FRESH, JOBS, PATH
+
+
+@click.command(
+    epilog="\b\nExample:\n  offbeat benchmark my.py:Mine --world longtail --jobs 2\n"
+    "  offbeat benchmark fedavg fedbuff --world calm --seeds 5"
+)
+@click.argument("algorithms", metavar="[ALGORITHM|FILE:CLASS]...", nargs=-1)
+@click.option("--world", "worlds", metavar="NAME", multiple=True, help="Only this world; or a TOML file. Repeatable.")
+@click.option(
+    "--seeds",
+    metavar="N",
+    type=click.IntRange(min=2),
+    default=10,
+    show_default=True,
+    help="Seeds of the comparison: 1 to N. Tuning has seed 0.",
+)
+@click.option(
+    "--over",
+    "overs",
+    metavar="KEY=VALUES",
+    multiple=True,
+    help="What tuning changes in FILE:CLASS, as in offbeat sweep: LOW:HIGH, LOW:HIGH:log or A,B,C. Repeatable.",
+)
+@click.option(
+    "--output",
+    metavar="FOLDER",
+    type=PATH,
+    default=Path("runs/benchmark"),
+    show_default=True,
+    help="Folder of runs and data.",
+)
+@FRESH
+@JOBS
+def benchmark(
+    algorithms: Sequence[str],
+    worlds: Sequence[str],
+    seeds: int,
+    overs: Sequence[str],
+    output: Path,
+    fresh: bool,
+    jobs: int,
+) -> None:
+    """Tune algorithms in worlds and compare them with the published results.
+
+    An algorithm is a label of the benchmark, or a class of your own as FILE:CLASS; all of the benchmark's without one.
+    """
+    from offbeat.benchmark import raw_data
+    from offbeat.benchmark.catalogue import read_entries, read_world, world_names
+    from offbeat.benchmark.effects import compare
+    from offbeat.benchmark.protocol import TRIALS, Plan, carry_out
+    from offbeat.benchmark.table import budget_line, comparison_table
+    from offbeat.cli.console import console
+    from offbeat.runs.progress import Progress
+
+    plans = [
+        Plan(world, read_entries(world, algorithms, overs), range(1, seeds + 1), TRIALS, output / world.name)
+        for world in map(read_world, dict.fromkeys(worlds or world_names()))
+    ]
+    for plan in plans:
+        plan.check()
+    for plan in plans:
+        click.echo(budget_line(plan, plan.expected_seconds(click.echo), fresh=fresh))
+    for plan in plans:
+        world = plan.world
+        tuned = carry_out(
+            plan, lambda experiment: Progress(console, experiment.stop, "accuracy"), jobs=jobs, fresh=fresh
+        )
+        data = raw_data.data_of(world.name, tuned)
+        path = raw_data.write(output, world.name, data)
+        others = raw_data.published(world.name)
+        both = data if others is None else data.with_others(others)
+        console.print(comparison_table(world, compare(world, both.curves), own=list(data.facts)))
+        click.echo(f"Data: {path}")

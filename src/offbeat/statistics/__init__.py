@@ -1,0 +1,1 @@
+"""Statistical tests over the seeds."""

@@ -1,0 +1,117 @@
+"""The worlds, algorithms and search spaces of the benchmark."""
+
+from pathlib import Path
+
+import pytest
+
+from offbeat.algorithms import ALGORITHMS
+from offbeat.benchmark.catalogue import labels, read_entries, read_world, world_names
+from offbeat.errors import OffbeatError
+from offbeat.sweeps.over import Choices, Range
+
+TINY = str(Path(__file__).with_name("tiny_world.toml"))
+MINE = "from offbeat.algorithms import FedBuff\n\n\nclass Mine(FedBuff):\n    max_norm: float = 1.0\n"
+
+
+def entry(label, world="calm"):
+    return next(one for one in read_entries(read_world(world), [], []) if one.label == label)
+
+
+def test_every_algorithm_of_offbeat_but_the_centralised_one_is_there():
+    found = {one.table.get("algorithm", one.label) for one in read_entries(read_world("calm"), [], [])}
+    assert found == set(ALGORITHMS) - {"sequential_sgd"}
+
+
+@pytest.mark.parametrize("name", world_names())
+def test_a_world_can_run_all_its_algorithms(name):
+    world = read_world(name)
+    entries = read_entries(world, [], [])
+    assert [one.label for one in entries] == [label for label in labels() if label not in world.without]
+    for one in entries:
+        world.experiment({one.label: one.table}, [0], 0.5, one.server)
+    assert world.seconds == world.table["stop"]["virtual_seconds"]
+    assert len(world.question) > 20
+
+
+def test_an_experiment_is_a_share_of_the_worlds_length():
+    made = read_world(TINY).experiment({"fedbuff": {}}, [3, 4], 0.5, {"max_staleness": 0})
+    assert (made.stop.virtual_seconds, made.seeds, made.server.max_staleness) == (20.0, (3, 4), 0)
+    assert made.name == "tiny_world"
+
+
+def test_a_search_space_has_the_keys_that_the_algorithm_has():
+    assert set(entry("fedavg").space) == {"local.lr", "server_lr", "cohort"}
+    assert set(entry("fedprox").space) == {"local.lr", "local.mu", "cohort"}
+    assert entry("fedbuff").space["buffer_size"] == Choices((2, 4, 8))
+    assert entry("fedavg").space["local.lr"] == Range(0.02, 0.5, log=True)
+
+
+def test_a_world_replaces_a_search_space():
+    assert next(iter(read_entries(read_world(TINY), ["fedavg"], []))).space["cohort"] == Choices((2, 3))
+    assert entry("fedluck", "phones").texts["period"] == "3600.0,7200.0,14400.0"
+    assert "period" not in entry("fedavg", "phones").texts
+
+
+def test_all_stands_for_the_number_of_clients():
+    one = entry("fedbuff-all")
+    assert one.table["concurrency"] == 50
+    assert "concurrency" not in one.space
+
+
+def test_rennala_counts_fresh_updates_only():
+    assert entry("rennala").server == {"max_staleness": 0}
+
+
+def test_a_class_of_ones_own_has_the_common_space_and_more(tmp_path, monkeypatch):
+    (tmp_path / "my.py").write_text(MINE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    (one,) = read_entries(read_world("calm"), ["my.py:Mine"], ["max_norm=0.1:10:log", "buffer_size=3,5"])
+    assert (one.label, one.table) == ("Mine", {"algorithm": f"{tmp_path / 'my.py'}:Mine"})
+    assert set(one.space) == {"local.lr", "server_lr", "concurrency", "buffer_size", "max_norm"}
+    assert one.space["buffer_size"] == Choices((3, 5))
+
+
+@pytest.mark.parametrize(
+    ("names", "overs", "line"),
+    [
+        (["fedbuf"], [], "fedbuf: did you mean 'fedbuff'? "),
+        (["my.py:Other"], [], "'{}/my.py:Other': there is no 'Other'"),
+        (["my.py:Mine", "./my.py:Mine"], [], "./my.py:Mine: Mine is already an algorithm of the benchmark"),
+        (["my.py:Mine"], ["max_nor=1:2"], "--over algorithms.Mine.max_nor=1:2: algorithms.Mine: unknown key 'max_nor'"),
+        (["fedavg"], ["server_lr=1:2"], "--over server_lr=1:2: is for an algorithm of your own"),
+        (["my.py:Mine"], ["max_norm"], "--over max_norm: write it as KEY=LOW:HIGH"),
+    ],
+)
+def test_a_mistake_is_one_line(names, overs, line, tmp_path, monkeypatch):
+    (tmp_path / "my.py").write_text(MINE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OffbeatError) as caught:
+        read_entries(read_world("calm"), names, overs)
+    assert str(caught.value).startswith(line.format(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (("virtual_seconds = 40.0", "versions = 9"), "world.toml: needs the numbers stop.virtual_seconds and "),
+        (("target = 0.7", 'target = "high"'), "world.toml: needs the numbers"),
+    ],
+)
+def test_a_world_needs_budgets_and_a_target(change, line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("world.toml").write_text(Path(TINY).read_text(encoding="utf-8").replace(*change), encoding="utf-8")
+    with pytest.raises(OffbeatError) as caught:
+        read_world("world.toml")
+    assert str(caught.value).startswith(line)
+
+
+def test_a_file_does_not_pass_for_a_world_of_the_benchmark():
+    with pytest.raises(
+        OffbeatError, match=r"^--world my/calm\.toml: calm is a world of the benchmark: rename the file$"
+    ):
+        read_world("my/calm.toml")
+
+
+def test_an_unknown_world_is_one_line():
+    with pytest.raises(OffbeatError, match=r"^--world lontail: did you mean 'longtail'\? "):
+        read_world("lontail")

@@ -1,0 +1,133 @@
+"""Effects and their tests, beside scipy's and numbers computed by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from offbeat.benchmark.effects import compare
+from tests.benchmark.example_curves import WORLD, a_curve
+
+SEEDS = range(1, 11)
+NOISE = np.random.default_rng(1).normal(0, 0.01, 10)
+
+
+def flat(level, steps=5, **costs):
+    """Return ten curves that end at a level, each seed with noise of its own."""
+    return [a_curve([0.1, *[level + NOISE[seed - 1]] * (steps - 1)], seed, **costs) for seed in SEEDS]
+
+
+def rising(times, end=0.6):
+    """Return a curve for each seed that reaches the target at these evaluations; never for None."""
+    return [
+        a_curve([0.1 if time is None or step < time else end for step in range(5)], seed)
+        for seed, time in zip(SEEDS, times, strict=True)
+    ]
+
+
+def test_accuracies_are_compared_seed_by_seed():
+    better = [a_curve([0.1, *[0.6 + NOISE[seed - 1] * 2] * 4], seed) for seed in SEEDS]
+    found = compare(WORLD, {"fedavg": flat(0.5), "fast": better})
+    effect = found.find("fast", "fedavg", "accuracy", "seconds")
+    differences = 0.1 + NOISE
+    interval = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
+    assert (effect.mean, effect.low, effect.high) == pytest.approx((differences.mean(), interval.low, interval.high))
+    assert effect.n == 10
+    assert effect.is_clear
+    assert effect.is_better
+    assert found.best["seconds"] == "fast"
+
+
+def test_ratios_of_times_are_geometric():
+    times, others = [1, 1, 2, 1, 2, 1, 1, 2, 1, 1], [4, 3, 4, 4, 4, 3, 4, 4, 4, 4]
+    found = compare(WORLD, {"fedavg": rising(others), "fast": rising(times)})
+    effect = found.find("fast", "fedavg", "to_target", "bytes")
+    logs = np.log(np.array(times) / np.array(others))
+    interval = stats.ttest_1samp(logs, 0).confidence_interval(0.95)
+    expected = np.exp([logs.mean(), interval.low, interval.high])
+    assert (effect.mean, effect.low, effect.high) == pytest.approx(tuple(expected))
+    assert not effect.is_bound
+    assert found.standings["fast"]["seconds"].to_target.mean == pytest.approx(13.0)
+
+
+def test_a_missed_target_counts_with_the_value_nearest_to_no_effect():
+    # FedAvg never arrives: its 40 s are a lower bound. In the last seed neither does, so the ratio is unknown: 1.
+    times = [1, 1, 2, 1, 2, 1, 1, 2, 1, None]
+    found = compare(WORLD, {"fedavg": rising([None] * 10), "fast": rising(times)})
+    effect = found.find("fast", "fedavg", "to_target", "seconds")
+    assert effect.mean == pytest.approx((0.25**6 * 0.5**3 * 1) ** 0.1)
+    assert effect.is_bound
+    standing = found.standings["fast"]["seconds"]
+    assert (standing.reached, standing.seeds, standing.to_target) == (9, 10, None)
+
+
+def test_the_other_side_is_censored_the_same_way():
+    found = compare(WORLD, {"fedavg": rising([2] * 10), "slow": rising([None] * 5 + [4] * 5)})
+    effect = found.find("slow", "fedavg", "to_target", "seconds")
+    assert effect.mean == pytest.approx(2.0)
+    assert not effect.is_better
+    assert effect.p == pytest.approx(2 * 0.5**10 * 6, rel=0.5)  # equal differences: their sign, times Holm's factor
+
+
+def test_nothing_is_compared_where_neither_arrives():
+    found = compare(WORLD, {"fedavg": rising([None] * 10), "slow": rising([None] * 10)})
+    assert found.find("slow", "fedavg", "to_target", "seconds") is None
+
+
+def test_an_algorithm_that_did_not_spend_the_budget_is_not_compared_there():
+    thrifty = flat(0.6, size=100.0)
+    found = compare(WORLD, {"fedavg": flat(0.5), "thrifty": thrifty})
+    assert found.find("thrifty", "fedavg", "accuracy", "bytes") is None
+    assert found.standings["thrifty"]["bytes"].accuracy is None
+    assert found.best["bytes"] == "fedavg"
+    assert found.best["seconds"] == "thrifty"
+
+
+def test_budgets_are_three_quarters_of_what_fedavg_spent_with_the_same_seed():
+    # FedAvg spends 200 client seconds and 4,000 bytes in the first run, twice as much in the second.
+    baseline = [a_curve([0.1, 0.2, 0.3, 0.4, 0.5], 1), a_curve([0.1, 0.2, 0.3, 0.4, 0.5], 2, 10.0, 100.0, 2000.0)]
+    other = [a_curve([0.0, 1.0], seed, 40.0, 300.0, 6000.0) for seed in (1, 2)]
+    found = compare(WORLD, {"fedavg": baseline, "other": other})
+    # The means over the last fifth: of 150 client seconds and 3,000 bytes, then of 300 and 6,000.
+    assert found.standings["other"]["client_seconds"].accuracy.mean == pytest.approx((0.45 + 0.9) / 2)
+    assert found.standings["other"]["bytes"].accuracy.mean == pytest.approx((0.45 + 0.9) / 2)
+    assert found.standings["fedavg"]["bytes"].accuracy.mean == pytest.approx(0.1 + 0.1 * 0.9 * 3)
+    assert found.find("other", "fedavg", "accuracy", "bytes").mean == pytest.approx(0.675 - 0.37)
+    assert found.find("other", "fedavg", "accuracy", "seconds").mean == pytest.approx(0.9 - (0.1 + 0.1 * 0.9 * 4))
+
+
+def test_only_seeds_that_both_have_run_are_compared():
+    found = compare(WORLD, {"fedavg": flat(0.5), "few": flat(0.6)[:4]})
+    assert found.find("few", "fedavg", "accuracy", "seconds").n == 4
+
+
+def test_holms_correction_is_over_all_effects_of_the_world():
+    curves = {"fedavg": flat(0.5), "a": flat(0.5), "b": flat(0.5)}
+    wide = np.array([0.05, -0.02, 0.06, 0.01, 0.03, -0.01, 0.04, 0.02, 0.0, 0.03])
+    curves["a"] = [a_curve([0.1, *[0.5 + NOISE[s - 1] + wide[s - 1]] * 4], s) for s in SEEDS]
+    found = compare(WORLD, curves)
+    effect = found.find("a", "fedavg", "accuracy", "seconds")
+    alone = stats.ttest_1samp(wide, 0).pvalue
+    assert alone < 0.05 < effect.p
+    assert len(found.effects) == 3 * (2 * 2 + 1)  # a and b against FedAvg twice, b against a once
+
+
+def test_those_that_do_not_differ_from_the_best_are_named():
+    same = [a_curve([0.1, *[0.7 - NOISE[seed - 1]] * 4], seed) for seed in SEEDS]
+    found = compare(WORLD, {"fedavg": flat(0.5), "best": flat(0.7), "same": same, "worse": flat(0.4)})
+    names = {found.best["seconds"], *found.not_worse("seconds")}
+    assert names == {"best", "same"}
+    assert compare(WORLD, {"fedavg": same, "best": flat(0.7)}).not_worse("seconds") == ["fedavg"]
+
+
+def test_a_diverged_run_is_counted():
+    curves = {"fedavg": flat(0.5), "wild": [a_curve([0.1, math.nan], seed) for seed in SEEDS]}
+    found = compare(WORLD, curves)
+    assert found.standings["wild"]["seconds"].diverged == 10
+    assert found.find("wild", "fedavg", "accuracy", "seconds").mean < -0.4
+
+
+def test_without_the_baseline_only_the_best_is_a_comparison():
+    found = compare(WORLD, {"a": flat(0.5), "b": [a_curve([0.1] * 5, seed) for seed in SEEDS]})
+    assert {(one.label, one.than) for one in found.effects} == {("b", "a")}

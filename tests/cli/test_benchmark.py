@@ -1,0 +1,156 @@
+"""``offbeat benchmark`` in a tiny world."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from offbeat.benchmark import raw_data
+from offbeat.runs import directory as run_directory
+
+WORLD = str(Path(__file__).parents[1] / "benchmark" / "tiny_world.toml")
+MINE = '''
+from offbeat.algorithms import FedBuff
+
+
+class Mine(FedBuff):
+    """FedBuff under another name."""
+
+    name = "mine"
+'''
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working folder; it holds an algorithm."""
+    (tmp_path / "my.py").write_text(MINE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def command(*names, seeds=2, output="out"):
+    return ("benchmark", *names, "--world", WORLD, "--seeds", str(seeds), "--output", output)
+
+
+def test_an_algorithm_of_ones_own_is_tuned_and_placed_beside_others(offbeat, folder, monkeypatch):
+    code, out, err = offbeat(*command("fedavg", "rennala", "my.py:Mine"))
+    assert (code, err) == (0, "")
+    budget = next(line for line in out.splitlines() if line.startswith("tiny_world: "))
+    assert re.fullmatch(
+        r"tiny_world: 3 algorithms, 30 trials of half length on seed 0 and 6 runs on seeds 1 to 2; about \S+ \w+ of "
+        r"processor time in all, by a short run of each",
+        budget,
+    )
+    assert out.index(budget) < out.index("fedavg 0, seed 0")
+    table = pq.read_table("out/tiny_world.parquet")
+    assert table.schema == raw_data.SCHEMA
+    assert set(table["algorithm"].to_pylist()) == {"fedavg", "rennala", "Mine"}
+    assert set(table["seed"].to_pylist()) == {1, 2}
+    facts = json.loads(Path("out/tiny_world.json").read_text(encoding="utf-8"))
+    for label, fact in facts.items():
+        run = run_directory.read(Path(f"out/tiny_world/{label}-seed1"))
+        table = {**run.config["algorithms"][label], "local": run.config["local"]}
+        for key, value in fact["settings"].items():
+            outer, _, inner = key.partition(".")
+            assert (table[outer][inner] if inner else table[outer]) == value
+        assert run.config["stop"]["virtual_seconds"] == 40.0
+        trials = [run_directory.read(Path(f"out/tiny_world/{label} {number}-seed0")) for number in range(10)]
+        assert {one.config["stop"]["virtual_seconds"] for one in trials} == {20.0}
+        best = max(trials, key=lambda one: one.history["accuracy"][-10:].mean())
+        assert best.config["local"]["lr"] == run.config["local"]["lr"]
+    assert run_directory.read(Path("out/tiny_world/rennala-seed1")).config["server"]["max_staleness"] == 0
+    assert "Mine *" in out
+
+
+def test_the_rows_are_those_of_the_runs(offbeat, folder):
+    assert offbeat(*command("fedbuff"))[0] == 0
+    table = pq.read_table("out/tiny_world.parquet").to_pydict()
+    run = run_directory.read(Path("out/tiny_world/fedbuff-seed2"))
+    rows = [place for place, seed in enumerate(table["seed"]) if seed == 2]
+    for name in ("seconds", "accuracy", "loss", "version", "counted"):
+        assert [table[name][row] for row in rows] == run.history[name].tolist()
+    sent = run.history["bytes_down"] + run.history["bytes_up"]
+    assert [table["bytes"][row] for row in rows] == sent.tolist()
+    # The slots of FedBuff are never empty: so many clients work all the time.
+    clients = run.config["algorithms"]["fedbuff"]["concurrency"]
+    assert table["client_seconds"][rows[-1]] == pytest.approx(40.0 * clients, rel=0.05)
+
+
+def test_another_algorithm_joins_the_data_that_are_there(offbeat, folder):
+    assert offbeat(*command("fedavg"))[0] == 0
+    before = {path: path.stat().st_mtime_ns for path in Path("out/tiny_world").glob("fedavg*/*")}
+    assert offbeat(*command("my.py:Mine"))[0] == 0
+    assert set(pq.read_table("out/tiny_world.parquet")["algorithm"].to_pylist()) == {"fedavg", "Mine"}
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+def test_published_data_stand_beside_own_ones(offbeat, folder, monkeypatch):
+    assert offbeat(*command("fedavg", output="published"))[0] == 0
+    monkeypatch.setattr(raw_data, "published", lambda world: raw_data.read(Path("published"), world))
+    code, out, _ = offbeat(*command("my.py:Mine"))
+    assert code == 0
+    rows = out.partition("tiny_world: Six clients")[2]
+    assert "Mine *" in rows
+    assert re.search(r"^\s*fedavg  ", rows, re.MULTILINE)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends signals")
+def test_a_killed_benchmark_resumes_to_the_same_data(offbeat, folder):
+    assert offbeat(*command("fedbuff", output="whole"))[0] == 0
+    delays = random.Random(5)
+    codes: list[int] = []
+    for _ in range(2):
+        process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "offbeat", *command("fedbuff")],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        before = len(list(Path("out/tiny_world").glob("*-seed*")))
+        while process.poll() is None and len(list(Path("out/tiny_world").glob("*-seed*"))) < before + 2:
+            time.sleep(0.005)
+        time.sleep(delays.uniform(0, 0.1))
+        process.kill()
+        codes.append(process.wait())
+    assert codes[0] == -signal.SIGKILL
+    assert not Path("out/tiny_world.parquet").exists()
+    code, out, _ = offbeat(*command("fedbuff"))
+    assert code == 0
+    assert " are finished; about " in out
+    assert Path("out/tiny_world.parquet").read_bytes() == Path("whole/tiny_world.parquet").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["fedbuf"], "fedbuf: did you mean 'fedbuff'?"),
+        (["--world", "lontail"], "--world lontail: did you mean 'longtail'?"),
+        (["--world", "none.toml"], "no such file: none.toml"),
+        (["my.py:Nothing"], "'{}/my.py:Nothing': there is no 'Nothing'"),
+        (["none.py:Mine"], "'{}/none.py:Mine': "),
+        (["--seeds", "1"], "Invalid value for '--seeds'"),
+        (["my.py:Mine", "--over", "server_lr=3:1"], "--over server_lr=3:1: the range is empty"),
+        (["fedavg", "--over", "server_lr=1:3"], "--over server_lr=1:3: is for an algorithm of your own"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments, line, offbeat, folder):
+    code, out, err = offbeat("benchmark", *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"offbeat: {line.format(folder)}")
+    assert err.count("\n") == 1
+    assert not Path("runs").exists()
+
+
+def test_missing_data_are_one_line(offbeat, folder, monkeypatch):
+    monkeypatch.setenv("OFFBEAT_DATA", str(folder))
+    monkeypatch.setenv("OFFBEAT_OFFLINE", "1")
+    code, _, err = offbeat("benchmark", "fedavg", "--world", "calm")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "fashion-mnist" in err

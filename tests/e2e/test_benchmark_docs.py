@@ -1,0 +1,83 @@
+"""The page ``docs/results/what_to_use.md`` is that of the benchmark's data."""
+
+import dataclasses
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from offbeat.benchmark.catalogue import read_world
+from offbeat.benchmark.raw_data import SCHEMA, WorldData
+
+ROOT = Path(__file__).parents[2]
+SEEDS = range(1, 11)
+NOISE = np.random.default_rng(3).normal(0, 0.01, (3, 10))
+
+
+@pytest.fixture(scope="module")
+def make_benchmark():
+    spec = importlib.util.spec_from_file_location("make_benchmark", ROOT / "docs/make_benchmark.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def data(**levels):
+    """Return data in which each algorithm stays at an accuracy, with noise, after 4 s."""
+    rows = []
+    for place, (label, level) in enumerate(levels.items()):
+        for seed in SEEDS:
+            values = [0.1, *[level + NOISE[place, seed - 1]] * 30]
+            for step, accuracy in enumerate(values):
+                costs = 4.0 * step, 40.0 * step, 4_000_000 * step
+                rows.append(("silo", label, seed, *costs, step, 0, 0, step, accuracy, 1.0))
+    table = pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
+    return WorldData(table, {label: {"processor_seconds": 1.25} for label in levels})
+
+
+def test_page_and_numbers_are_those_of_the_data(make_benchmark, tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "images").mkdir()
+    make_benchmark.write(tmp_path)
+    for path in (make_benchmark.PAGE, make_benchmark.NUMBERS):
+        made = (tmp_path / path.relative_to(ROOT / "docs")).read_bytes()
+        assert made == path.read_bytes(), "run `make benchmark-docs`"
+    charts = {path.name for path in (ROOT / "docs" / "images").glob("benchmark-*.png")}
+    assert charts == {path.name for path in (tmp_path / "images").iterdir()}
+
+
+def test_the_page_names_what_is_clear(make_benchmark):
+    world = read_world("silo")
+    text = make_benchmark.page({"silo": (world, data(fedavg=0.7, fedbuff=0.9, ace=0.901)), "calm": (world, None)})
+    row = next(line for line in text.splitlines() if line.startswith("| virtual time"))
+    best, near, over, target = (cell.strip() for cell in row.strip("|").split("|")[1:])
+    assert best.startswith("ace, 90.")
+    assert near == "fedbuff"
+    assert over.startswith("+2")
+    assert over.endswith(" points")
+    assert target.startswith("≤ × 0.0")  # at 4 s instead of beyond 120 s
+    assert "Not run in this world yet: fedsgd, fedprox, " in text
+    assert "- **calm**: " in text
+    assert "`offbeat benchmark --world calm` runs them." in text
+    assert "| ace | 1.2 |" in text
+
+
+def test_a_difference_that_the_runs_do_not_tell_is_not_named(make_benchmark):
+    text = make_benchmark.page({"silo": (read_world("silo"), data(fedavg=0.9, fedbuff=0.902))})
+    rows = [line for line in text.splitlines() if line.startswith(("| virtual time", "| client time", "| bytes"))]
+    assert len(rows) == 3
+    for row in rows:
+        assert "points" not in row
+        assert "×" not in row
+    assert "No algorithm reaches 80 % in clearly less virtual time than FedAvg." in text
+
+
+def test_the_same_data_give_the_same_chart(make_benchmark):
+    from offbeat.benchmark.effects import compare
+    from offbeat.report.plot_style import png
+
+    world = dataclasses.replace(read_world("silo"))
+    comparison = compare(world, data(fedavg=0.7, fedbuff=0.9).curves)
+    assert png(make_benchmark.chart(world, comparison)) == png(make_benchmark.chart(world, comparison))
