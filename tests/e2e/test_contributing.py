@@ -67,7 +67,8 @@ def copy(tmp_path_factory):
     for name in ("pyproject.toml", "Makefile", "CHANGELOG.md"):
         shutil.copy(ROOT / name, folder)
     (folder / ".venv").symlink_to(sys.prefix)
-    os.utime(folder / "pyproject.toml", (0, 0))
+    for name in ("pyproject.toml", "packages/client/pyproject.toml"):
+        os.utime(folder / name, (0, 0))
     return folder
 
 

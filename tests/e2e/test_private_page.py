@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-OFFBEAT = [sys.executable, "-m", "offbeat"]
+MODULES = {"offbeat": "offbeat", "offbeat-helper": "offbeat_client.helper"}
 
 
 def free_port():
@@ -19,19 +19,24 @@ def free_port():
         return str(server.getsockname()[1])
 
 
+def program(command):
+    name, *arguments = command
+    return [sys.executable, "-m", MODULES[name], *arguments]
+
+
 def test_the_private_run_of_the_page(tmp_path, offbeat, monkeypatch):
     monkeypatch.chdir(tmp_path)
     part = (ROOT / "docs/privacy/try-it.md").read_text("utf-8")
     files = dict(re.findall(r'^```toml title="([\w.]+)"\n(.*?)^```', part, re.S | re.M))
     keys, (enrol, serve_helper), (serve, *joins) = (
-        [line.split()[1:] for line in block.splitlines()]
-        for block in re.findall(r"^```\n(offbeat .*?)^```", part, re.S | re.M)
+        [line.split() for line in block.splitlines()]
+        for block in re.findall(r"^```\n(offbeat.*?)^```", part, re.S | re.M)
     )
     assert (len(keys), len(joins)) == (3, 3)
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
 
     def output(command):
-        code, out, err = offbeat(*command)
+        code, out, err = offbeat(*command[1:])
         assert code == 0, err
         return out
 
@@ -43,13 +48,14 @@ def test_the_private_run_of_the_page(tmp_path, offbeat, monkeypatch):
     helper_port, port = free_port(), free_port()
     server = files["server.toml"].replace("9443", helper_port).replace("[privacy]", f"port = {port}\n[privacy]", 1)
     (tmp_path / "server.toml").write_text(server, encoding="utf-8")
-    (token,) = re.findall(r"obh_\S+", output(enrol))
+    enrolled = subprocess.run(program(enrol), capture_output=True, text=True, check=True).stdout
+    (token,) = re.findall(r"obh_\S+", enrolled)
     (tmp_path / "helper-token").write_text(token, encoding="utf-8")
     with ExitStack() as stack:
 
         def start(command):
             process = subprocess.Popen(
-                [*OFFBEAT, *command], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+                program(command), cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
             )
             stack.callback(process.stdout.close)
             stack.callback(process.wait)
@@ -62,11 +68,11 @@ def test_the_private_run_of_the_page(tmp_path, offbeat, monkeypatch):
         assert f" --terms {tmp_path / 'helper' / 'terms.json'} " in join
         clients = [start([part.replace("8443", port) for part in command]) for command in joins]
         assert [client.wait(timeout=300) for client in clients] == [0, 0, 0]
-        status = output(["status", "server"])
+        status = output(["offbeat", "status", "server"])
         assert "version: 30\n" in status
         assert "sums: 30 opened, 0 waiting, 0 discarded" in status
         assert "epsilon: unbounded, without noise\nepsilon, replace-one: unbounded, without noise\n" in status
-        assert "batches: 30\n" in output(["helper", "status", "--folder", "helper"])
+        assert "batches: 30\n" in output(["offbeat", "helper", "status", "--folder", "helper"])
         evaluations = tmp_path / "server" / "evaluations.jsonl"
         deadline = time.monotonic() + 60
         while not evaluations.exists() or '"version": 30' not in evaluations.read_text("utf-8"):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import httpx
 import pytest
 
 from offbeat.errors import OffbeatError
@@ -124,8 +125,9 @@ def mlflow_server(tmp_path):
             server = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True)
         try:
             for _ in range(1200):
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                    break
+                with contextlib.suppress(httpx.TransportError):  # it listens before it answers
+                    if httpx.get(f"{serve.address}/health").status_code == 200:
+                        break
                 assert server.poll() is None, (tmp_path / "mlflow.log").read_text()
                 time.sleep(0.1)
             yield
