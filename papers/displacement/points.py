@@ -115,7 +115,7 @@ def measure(section: DisplacementSection, folder: Path) -> None:
     ]
     middle = math.fsum(map(math.log, section.x)) / len(section.x)
     missing.sort(key=lambda one: abs(math.log(one[0].delay * one[1]) - middle))  # the ends need the most uploads
-    seeds = [*section.tuning_seeds, *section.seeds]
+    seeds = _all_seeds(section)
     minutes = len(missing) * len(seeds) / 15 * _SECONDS / 60
     click.echo(f"{len(missing)} points with {len(seeds)} seeds each, about {minutes:.0f} minutes of one core")
     norms = {lr: mean_norm(section.world, section.tuning_seeds, lr) for lr in (section.world.lr, section.small_lr)}

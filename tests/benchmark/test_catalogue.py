@@ -93,6 +93,10 @@ def test_a_mistake_is_one_line(names, overs, line, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "line"),
     [
+        (
+            ("virtual_seconds = 40.0", "virtual_seconds = nan"),
+            "world.toml: needs the numbers stop.virtual_seconds and ",
+        ),
         (("virtual_seconds = 40.0", "versions = 9"), "world.toml: needs the numbers stop.virtual_seconds and "),
         (("target = 0.7", 'target = "high"'), "world.toml: needs the numbers"),
     ],

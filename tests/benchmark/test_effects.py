@@ -75,6 +75,12 @@ def test_nothing_is_compared_where_neither_arrives():
     assert found.find("slow", "fedavg", "to_target", "seconds") is None
 
 
+def test_a_target_that_the_untrained_model_has_reached_is_not_compared():
+    found = compare(WORLD, {"fedavg": flat(0.6), "fast": rising([0, *[1] * 9])})
+    assert found.find("fast", "fedavg", "to_target", "seconds") is None
+    assert found.find("fast", "fedavg", "accuracy", "seconds") is not None
+
+
 def test_an_algorithm_that_did_not_spend_the_budget_is_not_compared_there():
     thrifty = flat(0.6, size=100.0)
     found = compare(WORLD, {"fedavg": flat(0.5), "thrifty": thrifty})

@@ -1,5 +1,6 @@
 """The benchmark's worlds, algorithms and search spaces, from the package's files."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +93,8 @@ def read_world(name: str) -> World:
     benchmark: Table = table.pop("benchmark", {})
     try:
         seconds, target = float(table["stop"]["virtual_seconds"]), float(table["evaluate"]["target"])
+        if not (math.isfinite(seconds) and math.isfinite(target)):
+            raise ValueError
     except (LookupError, TypeError, ValueError):
         raise OffbeatError(f"{path}: needs the numbers stop.virtual_seconds and evaluate.target") from None
     return World(

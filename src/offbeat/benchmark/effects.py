@@ -192,6 +192,8 @@ def _target_effect(at: _At, label: str, than: str) -> Effect | None:
     pairs = [
         (cost_to(one, at.cost, at.target), cost_to(other, at.cost, at.target)) for one, other in at.pairs(label, than)
     ]
+    if any(one.low == 0.0 or other.low == 0.0 for one, other in pairs):  # an untrained model has reached the target
+        return None
     logs = [Range(_log(one.low) - _log(other.high), _log(one.high) - _log(other.low)) for one, other in pairs]
     if len(logs) < 2 or all(one.low == -math.inf and one.high == math.inf for one in logs):
         return None

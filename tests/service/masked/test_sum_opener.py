@@ -118,8 +118,7 @@ def test_while_the_helper_is_away_clients_go_on_and_versions_wait(server):
     for client, visit, share in zip(clients, visits, shares, strict=True):
         assert client.put(visit, share).json()["receipt"]["counted"]
     until(lambda: "cannot be reached" in server.status()["helper"])
-    ready = server.served.admin.http.get("/readyz")
-    assert ready.status_code == 200
+    ready = server.served.admin.http.get("/readyz").raise_for_status()
     assert ready.text.startswith("no new versions, since sums cannot be opened: ")
     assert (server.status()["sums_waiting"], server.algorithm.version) == (2, 0)
     printed = CliRunner().invoke(app, ["status", str(server.served.folder)]).output
