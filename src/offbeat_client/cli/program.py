@@ -34,9 +34,9 @@ def run_program(command: click.Command, name: str) -> NoReturn:
     except click.exceptions.NoArgsIsHelpError as error:  # whose message is the whole help
         stop(name, f"Missing command. See {_path(error, name)} --help.", code=error.exit_code)
     except click.ClickException as error:
-        stop(
-            name, f"{error.format_message().removesuffix('.')}. See {_path(error, name)} --help.", code=error.exit_code
-        )
+        message = error.format_message().removesuffix(".")
+        end = "" if message.endswith("?") else "."
+        stop(name, f"{message}{end} See {_path(error, name)} --help.", code=error.exit_code)
     except OSError as error:  # for instance a full disk behind standard output
         # What is left in its buffer would be written at exit, and fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -58,6 +58,7 @@ def test_an_example_names_the_program(command, offbeat):
     [
         (["serve", "--folder", "nothing"], "", "nothing is not a helper's folder: make one with offbeat-helper enrol"),
         (["nothing"], "", "No such command 'nothing'. See offbeat-helper --help."),
+        (["serves"], "", "No such command 'serves'. Did you mean 'serve'? See offbeat-helper --help."),
         ([], "", "Missing command. See offbeat-helper --help."),
         (["--help"], "click", "click is missing: pip install 'offbeat-client[helper]'"),
         (["serve"], "fastapi granian", "fastapi is missing: pip install 'offbeat-client[helper]'"),
