@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -27,6 +28,7 @@ from papers.theory.sweeps import SWEEPS, Point, slope_with_error, sweep
 
 Values = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False, min_length=2)]
 _RESULT = "points.json"
+_ALGORITHM = re.compile("^(fedbuff|fedfa|fedlaavg|async_comm_sgd)_")  # at the start of a sweep's name
 
 
 class TheorySection(Section):
@@ -206,7 +208,7 @@ def _draw(sweeps: dict[str, list[Point]], path: Path) -> Path:
             axes.set_xscale("log")
         axes.set_xticks(values, [f"{value:g}" for value in values])
         axes.minorticks_off()
-        axes.set_title(name.removeprefix("fedbuff_").removeprefix("async_comm_sgd_"), loc="left", color=GREY)
+        axes.set_title(_ALGORITHM.sub("", name), loc="left", color=GREY)
     for axes in panels[len(sweeps) :]:
         axes.set_axis_off()
     panels[0].set_ylabel("measured, bound (dashed)")

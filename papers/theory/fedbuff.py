@@ -42,42 +42,62 @@ def fedbuff_row(
     max_staleness: int,
     server_steps: int | None = None,
     arrivals: tuple[float, ...] | None = None,
+    server_lr: float = 1.0,
+    uniform_diversity: bool = False,
 ) -> Row:
-    """Measure Theorem 1 of FedBuff with every update at the maximum staleness."""
+    """Measure Theorem 1 of FedBuff with every update at the maximum staleness.
+
+    ``uniform_diversity``: γ² bounds every client's ‖∇f_i − ∇f‖², and the bound has γ² in place of Nγ² (Remark 2).
+    """
     smallest = fedbuff_smallest_server_steps(steps=steps, smoothness=problem.smoothness, max_staleness=max_staleness)
     rounds = server_steps or int(np.ceil(smallest))
     bound = fedbuff_bound(
         server_steps=rounds,
         steps=steps,
-        clients=problem.clients,
+        clients=1 if uniform_diversity else problem.clients,
         max_staleness=max_staleness,
         smoothness=problem.smoothness,
         initial_error=problem.initial_error,
         variance=problem.variance,
         diversity=problem.diversity,
         uniform_arrivals=arrivals is None,
+        server_lr=server_lr,
     )
     lr = fedbuff_step_size(server_steps=rounds, steps=steps, smoothness=problem.smoothness)
     shares = None if arrivals is None else np.array(arrivals)
     chosen = rng.choice(problem.clients, size=(rounds, seeds, buffer_size), p=shares)
-    measured = run_fedbuff(problem, rng, chosen, steps=steps, lr=lr, max_staleness=max_staleness)
+    measured = run_fedbuff(problem, rng, chosen, steps=steps, lr=lr, max_staleness=max_staleness, server_lr=server_lr)
     how = "uniform" if arrivals is None else " / ".join(map(str, arrivals))
     setting = f"{problem.name}; {how} arrivals, T = {rounds}, Q = {steps}, K = {buffer_size}, τ = {max_staleness}"
     return row("FedBuff, Theorem 1", setting, measured, bound.value, should_hold=bound.holds)
 
 
 def run_fedbuff(
-    problem: Problem, rng: np.random.Generator, chosen: Clients, *, steps: int, lr: float, max_staleness: int
+    problem: Problem,
+    rng: np.random.Generator,
+    chosen: Clients,
+    *,
+    steps: int,
+    lr: float,
+    max_staleness: int,
+    server_lr: float = 1.0,
 ) -> Array:
     """Return (1/T) Σ_{t<T} ‖∇f(w_t)‖² for each seed, ``(seeds,)``."""
-    path = fedbuff_models(problem, rng, chosen, steps=steps, lr=lr, max_staleness=max_staleness)
+    path = fedbuff_models(problem, rng, chosen, steps=steps, lr=lr, max_staleness=max_staleness, server_lr=server_lr)
     return mean_gradient_square(problem, path)
 
 
 def fedbuff_models(
-    problem: Problem, rng: np.random.Generator, chosen: Clients, *, steps: int, lr: float, max_staleness: int
+    problem: Problem,
+    rng: np.random.Generator,
+    chosen: Clients,
+    *,
+    steps: int,
+    lr: float,
+    max_staleness: int,
+    server_lr: float = 1.0,
 ) -> Array:
-    """Return w_t for t < T, ``(T, seeds, d)``, with s(τ) = 1 and server_lr = 1.
+    """Return w_t for t < T, ``(T, seeds, d)``, with s(τ) = 1.
 
     ``chosen`` has the client of each arrival, ``(T, seeds, K)``.
     """
@@ -91,6 +111,6 @@ def fedbuff_models(
         local = start
         for _ in range(steps):
             local = local - lr * problem.gradients(clients, local, rng)
-        model = model - (start - local).mean(1)
+        model = model - server_lr * (start - local).mean(1)
         versions.append(model)
     return path

@@ -16,8 +16,8 @@ def check_fedlaavg(seeds: int, rng: np.random.Generator) -> list[Row]:
     wide = quadratics("quadratics, N = 10, d = 3", 10, [0.2, 0.5, 1.0], variance=0.5)
     logistic = logistic_regression("logistic regression, N = 6, d = 3", 6)
     return [
-        *_rows(wide, rng, seeds, cohort=3, available_every=4, rounds=2000),
-        *_rows(logistic, rng, seeds, cohort=2, available_every=6, rounds=2000),
+        *theorem3_rows(wide, rng, seeds, cohort=3, available_every=4, rounds=2000),
+        *theorem3_rows(logistic, rng, seeds, cohort=2, available_every=6, rounds=2000),
         _tight_row(wide, rng),
         *_example_rows(),
     ]
@@ -81,9 +81,10 @@ def run_fedlaavg(
     return Run(path, mean_gradient_square(problem, path), oldest, second_moment)
 
 
-def _rows(
+def theorem3_rows(
     problem: Problem, rng: np.random.Generator, seeds: int, *, cohort: int, available_every: int, rounds: int
 ) -> list[Row]:
+    """Measure Lemma 2 and Theorem 3 with Corollary 4's step size."""
     lr = fedlaavg_step_size(
         rounds=rounds,
         steps=1,

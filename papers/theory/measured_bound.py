@@ -1,5 +1,6 @@
 """A row of the table of bounds: a measured value and its bound."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,3 +55,7 @@ def row(claim: str, setting: str, samples: Array | float, bound: float, *, shoul
     values = np.atleast_1d(np.asarray(samples, dtype=np.float64))
     spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     return Row(claim, setting, float(values.mean()), NORMAL_QUANTILE * spread / len(values) ** 0.5, bound, should_hold)
+
+
+MeasureAt = Callable[[int, int, np.random.Generator], Row]
+"""Measures a bound at a value of the number that grows, with so many seeds."""

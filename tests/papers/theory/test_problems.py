@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from papers.theory.double_well import DoubleWell
 from papers.theory.least_squares import least_squares
 from papers.theory.problems import Quadratics, logistic_regression, mean_gradient_square, quadratics
 from tests.papers.theory.test_unequal_quadratics import UNEQUAL
@@ -13,6 +14,7 @@ from tests.papers.theory.test_unequal_quadratics import UNEQUAL
         logistic_regression("l", 4),
         least_squares("s", 4, examples=10, dimensions=3, noise=2.0),
         UNEQUAL,
+        DoubleWell("d", 2, np.array([3.0]), variance=0.7),
     ],
 )
 def test_the_constants_of_a_problem_hold(problem, rng):
@@ -74,3 +76,12 @@ def test_mean_gradient_square_is_taken_over_the_rounds(exact):
         np.mean([((exact.curvature * (x - exact.centres.mean(0))) ** 2).sum() for x in path[:, s]]) for s in (0, 1)
     ]
     assert mean_gradient_square(exact, path) == pytest.approx(wanted)
+
+
+def test_a_double_well_knows_its_error_and_its_minimum():
+    problem = DoubleWell("d", 3, np.array([3.0]))
+    losses = [np.mean([0.5 * np.log1p((x - c) ** 2) for c in (1.5, -1.5)]) for x in np.linspace(-4, 4, 80_001)]
+    assert problem.initial_error == pytest.approx(losses[70_000] - min(losses), abs=1e-8)  # the 70,000th is x = 3
+    assert np.argmin(losses) / 1e4 - 4 == pytest.approx(-(1.25**0.5), abs=1e-3)
+    mean = problem.exact_gradients(np.arange(6), np.full((6, 1), 3.0)).mean()
+    assert mean == pytest.approx((losses[70_010] - losses[69_990]) / 2e-3, rel=1e-5)

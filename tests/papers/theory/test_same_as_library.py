@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from offbeat.algorithms import Algorithm, AsyncCommSGD, FedBuff, FedLaAvg, FedLuck, LocalPlan, Update
+from offbeat.algorithms import Algorithm, AsyncCommSGD, FedBuff, FedFa, FedLaAvg, FedLuck, LocalPlan, Update
 from offbeat.algorithms.components.schedules import patterns as p
 from offbeat.algorithms.components.staleness import constant
 from offbeat.algorithms.components.step_sizes import inverse_square_root
@@ -18,6 +18,7 @@ from offbeat.compression import top_k
 from offbeat.coordinator.selection import LongestAbsentPool
 from papers.theory.async_comm_sgd import run_async_comm_sgd
 from papers.theory.fedbuff import fedbuff_models
+from papers.theory.fedfa import fedfa_models
 from papers.theory.fedlaavg import run_fedlaavg
 from papers.theory.fedluck import run_fedluck
 from papers.theory.problems import Quadratics
@@ -75,14 +76,16 @@ def assert_same(models: list[torch.Tensor], checked: np.ndarray) -> None:
     assert torch.stack(models).numpy() == pytest.approx(checked[:, 0], **CLOSE)
 
 
-def test_fedbuff_is_what_the_check_measures(rng):
+@pytest.mark.parametrize("server_lr", [1.0, 4.0])
+def test_fedbuff_is_what_the_check_measures(rng, server_lr):
     rounds, steps, size, stale, clients = 15, 3, 2, 2, 9
     # In turn, so that nobody is asked again before its update has come.
     chosen = np.arange(rounds * size).reshape(rounds, 1, size) * 2 % clients
     problem = noisy(clients)
-    checked = fedbuff_models(problem, rng, chosen, steps=steps, lr=0.1, max_staleness=stale)
+    checked = fedbuff_models(problem, rng, chosen, steps=steps, lr=0.1, max_staleness=stale, server_lr=server_lr)
 
-    algorithm: Algorithm = begin(FedBuff(buffer_size=size, staleness=constant(), concurrency=clients), problem)
+    fedbuff = FedBuff(buffer_size=size, staleness=constant(), concurrency=clients, server_lr=server_lr)
+    algorithm: Algorithm = begin(fedbuff, problem)
     plan, models, started = LocalPlan(steps=steps, batch_size=1, lr=0.1), [], {}
     for t in range(rounds):
         assert algorithm.version == t
@@ -94,6 +97,30 @@ def test_fedbuff_is_what_the_check_measures(rng):
             version, model, given = started.pop((t, client))
             noise = [drawn[0, place] for drawn in problem.noise[t * steps : (t + 1) * steps]]
             algorithm.receive(update(client, version, delta(problem, client, model, given, noise), steps))
+    assert_same(models, checked)
+
+
+@pytest.mark.parametrize("variant", ["param", "delta"])
+def test_fedfa_is_what_the_check_measures(rng, variant):
+    arrivals, steps, window, stale, clients = 20, 3, 3, 2, 4
+    chosen = np.arange(arrivals).reshape(arrivals, 1) % clients  # in turn: nobody is asked while at work
+    problem = noisy(clients)
+    checked = fedfa_models(problem, rng, chosen, variant, steps=steps, lr=0.1, window=window, max_staleness=stale)
+
+    transmit = {"param": "params", "delta": "delta"}[variant]
+    algorithm: Algorithm = begin(FedFa(window=window, transmit=transmit, concurrency=clients), problem)
+    plan, models, started = LocalPlan(steps=steps, batch_size=1, lr=0.1), [], {}
+    for t in range(arrivals):
+        models.append(algorithm.model)
+        for later in [s for s in range(arrivals) if max(0, s - stale) == t]:
+            client = int(chosen[later, 0])
+            started[later] = algorithm.version, algorithm.model, algorithm.assign(client, plan)
+        version, model, given = started.pop(t)
+        change = delta(
+            problem, int(chosen[t, 0]), model, given, [drawn[0] for drawn in problem.noise[t * steps :][:steps]]
+        )
+        vector = change if variant == "delta" else model - change
+        algorithm.receive(update(int(chosen[t, 0]), version, vector, steps))
     assert_same(models, checked)
 
 
