@@ -61,5 +61,8 @@ THEOREM_2_4: dict[str, MeasureAt] = {
         seeds, rng, clients=value, gap=_largest_gap_of_table_1(16_384, value)
     ),
     "async_comm_sgd_smooth_gap": lambda value, seeds, rng: _async_comm_smooth(seeds, rng, gap=value),
+    "async_comm_sgd_smooth_rounds_and_long_gap": lambda value, seeds, rng: _async_comm_smooth(
+        seeds, rng, rounds=value, gap=max(1, math.isqrt(value // 2))
+    ),
 }
-"""T with Δ = T^¼/N^¾, its largest value in Table 1; N with this Δ; Δ."""
+"""T with Δ = T^¼/N^¾, its largest value in Table 1; N with this Δ; Δ; T with Δ = √(T/N)."""

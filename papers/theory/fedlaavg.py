@@ -82,10 +82,17 @@ def run_fedlaavg(
 
 
 def theorem3_rows(
-    problem: Problem, rng: np.random.Generator, seeds: int, *, cohort: int, available_every: int, rounds: int
+    problem: Problem,
+    rng: np.random.Generator,
+    seeds: int,
+    *,
+    cohort: int,
+    available_every: int,
+    rounds: int,
+    lr: float | None = None,
 ) -> list[Row]:
-    """Measure Lemma 2 and Theorem 3 with Corollary 4's step size."""
-    lr = fedlaavg_step_size(
+    """Measure Lemma 2 and Theorem 3, by default with Corollary 4's step size."""
+    lr = lr or fedlaavg_step_size(
         rounds=rounds,
         steps=1,
         clients=problem.clients,
