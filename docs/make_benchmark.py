@@ -5,6 +5,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def page(worlds: Mapping[str, tuple[World, WorldData | None]]) -> str:
     """Return the page."""
     done = {name: (world, data) for name, (world, data) in worlds.items() if data is not None}
     compared = {name: compare(world, data.curves) for name, (world, data) in done.items()}
-    parts = [_INTRODUCTION.format(answer=_answer(compared, len(worlds)))]
+    parts = [_INTRODUCTION.format(answer=_answer({name: world for name, (world, _) in worlds.items()}, compared))]
     for name, comparison in compared.items():
         parts += _section(*done[name], comparison)
     parts += ["## Real time", *_real_time(done)] if done else []
@@ -59,16 +60,35 @@ def page(worlds: Mapping[str, tuple[World, WorldData | None]]) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _answer(compared: Mapping[str, Comparison], number: int) -> str:
-    """Return the first sentence: the best of each world by virtual time."""
+def _answer(worlds: Mapping[str, World], compared: Mapping[str, Comparison]) -> str:
+    """Return the decision table: the best of each world at each cost."""
     if not compared:
-        return f"The benchmark's {number} worlds have not been run yet, so this page cannot recommend an algorithm."
-    found: list[str] = []
-    for name, one in compared.items():
-        others = f", maybe as good: {_listed(near)}" if (near := one.not_worse("seconds")) else ""
-        found.append(f"- {name}: **{one.best['seconds']}**, of {len(one.standings)} algorithms{others}")
-    lines = "\n".join(found)
-    return f"The highest mean accuracy at equal virtual time, in {len(compared)} of {number} worlds so far:\n\n{lines}"
+        return (
+            f"The benchmark's {len(worlds)} worlds have not been run yet, so this page cannot recommend an algorithm."
+        )
+    rows = [f"| clients | {' | '.join(f'at equal {name}' for name in COST_NAMES.values())} |", f"| --- |{' --- |' * 3}"]
+    for name, comparison in compared.items():
+        question = re.split("[:;]", worlds[name].question)[0].rstrip(".")
+        choices = " | ".join(_choice(comparison, cost) for cost in COST_NAMES)
+        rows.append(f"| [{name}](#{name}): {question[0].lower()}{question[1:]} | {choices} |")
+    return (
+        f"The algorithm farthest ahead of FedAvg in mean accuracy, in {len(compared)} of {len(worlds)} worlds so far.\n"
+        "Others may be as good: see each world below. Where it says “none”, nothing is clearly better than FedAvg.\n\n"
+        + "\n".join(rows)
+    )
+
+
+def _choice(comparison: Comparison, cost: str) -> str:
+    """Return the algorithm that is clearly and farthest ahead of the baseline."""
+    ahead = [
+        effect
+        for effect in comparison.effects
+        if (effect.measure, effect.cost, effect.than) == ("accuracy", cost, BASELINE)
+        and effect.is_clear
+        and effect.is_better
+    ]
+    best = max(ahead, key=lambda effect: effect.mean, default=None)
+    return "none" if best is None else f"**{best.label}**, {effect_text(best)}"
 
 
 def _section(world: World, data: WorldData, comparison: Comparison) -> Iterator[str]:

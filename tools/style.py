@@ -27,6 +27,7 @@ LONGER_PAGES = {
     "docs/results/fedlaavg.md": 4000,
     "docs/results/fedluck.md": 2000,
     "docs/results/patterns.md": 4000,
+    "docs/results/what_to_use.md": 1800,
     "docs/theory-measurements.md": 1500,
 }
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import re
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,7 @@ def test_the_page_names_what_is_clear(make_benchmark):
     assert over.startswith("+2")
     assert over.endswith(" points")
     assert target.startswith("≤ × 0.0")  # at 4 s instead of beyond 120 s
+    assert re.search(r"\| \[silo\]\(#silo\): eight hospitals [^|]*\| \*\*ace\*\*, \+2\d\.\d \[[^|]*points \|", text)
     assert "Not run in this world yet: fedsgd, fedprox, " in text
     assert "- **calm**: " in text
     assert "`offbeat benchmark --world calm` runs them." in text
@@ -68,6 +70,8 @@ def test_a_difference_that_the_runs_do_not_tell_is_not_named(make_benchmark):
     text = make_benchmark.page({"silo": (read_world("silo"), data(fedavg=0.9, fedbuff=0.902))})
     rows = [line for line in text.splitlines() if line.startswith(("| virtual time", "| client time", "| bytes"))]
     assert len(rows) == 3
+    (choice,) = (line for line in text.splitlines() if line.startswith("| [silo](#silo)"))
+    assert choice.endswith("| none | none | none |")
     for row in rows:
         assert "points" not in row
         assert "×" not in row
