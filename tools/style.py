@@ -24,10 +24,10 @@ LONGER_PAGES = {
     "docs/reference.md": 5200,
     "docs/results/fedfa.md": 4000,
     "docs/results/index.md": 1500,
-    "docs/results/fedlaavg.md": 4000,
+    "docs/results/fedlaavg.md": 3500,
     "docs/results/fedluck.md": 2000,
-    "docs/results/patterns.md": 4000,
-    "docs/results/what_to_use.md": 1800,
+    "docs/results/patterns.md": 3500,
+    "docs/results/what_to_use.md": 1300,
     "docs/theory-measurements.md": 1500,
 }
 
@@ -70,8 +70,9 @@ def faults_of_page(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the line number of each fault in a page, with advice."""
     text = path.read_text(encoding="utf-8")
     most = LONGER_PAGES.get(str(path.relative_to(ROOT)), MOST_WORDS)
-    if len(text.split()) > most:
-        yield 1, f"a page has at most {most:,} words; this one has {len(text.split()):,}"
+    words = sum(any(map(str.isalnum, word)) for word in text.split())  # the lines of a table are none
+    if words > most:
+        yield 1, f"a page has at most {most:,} words; this one has {words:,}"
     blank = re.sub(r"^```.*?^```", lambda code: "\n" * code[0].count("\n"), text, flags=re.DOTALL | re.MULTILINE)
     yield from phrases(blank)
 
