@@ -15,6 +15,7 @@ def test_every_theorem_is_measured(rows):
         "FedLaAvg, Lemma 2",
         "FedLaAvg, Theorem 1",
         "FedLaAvg, Theorem 3",
+        "FedLaAvg, appendix C",
         "AsyncCommSGD, Proposition 2.1",
         "AsyncCommSGD, Theorem 2.2",
         "AsyncCommSGD, Theorem 2.4",

@@ -38,6 +38,16 @@ def test_fedlaavg_with_all_clients_is_gradient_descent(exact, rng):
     assert run.second_moment == pytest.approx(farthest)
 
 
+def test_several_local_steps_by_hand(rng):
+    # f_1 = (x − 1)², f_2 = (x + 1)², γ = ¼: a step halves the distance to the client's minimum. Client 1, from ½: ¾
+    # after one step, ⅞ after two; its steps count half: the model goes over ⅝ to 11/16. Client 2, from 11/16: −5/32
+    # after one step; with client 1's first step, ¼, the model is 11/16 + ½ (¼ − 27/32) = 25/64 before the last one.
+    problem = Quadratics("Example 1", np.array([2.0]), np.array([[1.0], [-1.0]]), np.array([0.5]))
+    run = run_fedlaavg(problem, rng, np.array([[[True, False]], [[False, True]]]), cohort=1, lr=0.25, steps=2)
+    assert run.models.ravel() == pytest.approx([1 / 2, 11 / 16])
+    assert run.gradient_square == pytest.approx([4 * ((5 / 8) ** 2 + (25 / 64) ** 2) / 2])
+
+
 def test_each_client_is_available_once_in_any_e_rounds(rng):
     available = random_availability(rng, rounds=300, seeds=2, clients=5, available_every=4)
     windows = np.lib.stride_tricks.sliding_window_view(available, 4, axis=0)

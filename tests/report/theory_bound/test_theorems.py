@@ -78,6 +78,15 @@ class TestFedLaAvg:
         # β = 6/20, ⌈20/6⌉E − 1 ≥ 4 from E = 2 on
         assert report.recommended_lr == pytest.approx((0.3**0.5 * 20**0.25) / (2 * 0.5 * (2 * 5000) ** 0.5))
 
+    def test_several_local_steps_have_appendix_cs_bound(self, load):
+        known = Known(**{**vars(KNOWN), "max_staleness": 4})
+        report, single = (one(load({"fedlaavg": {"cohort": 6}}, local={"steps": steps}), known) for steps in (4, 1))
+        assert report.theorem == "Appendix C of Yan et al. (2020)"
+        assert report.left_side == "(1/T) Σ_{r≤T} E‖∇f(x_{rC−1})‖²"
+        assert single.theorem == "Theorem 3 of Yan et al. (2020)"
+        assert broken(report) == []
+        assert report.recommended_lr == pytest.approx(single.recommended_lr / 4)
+
     def test_the_step_size_is_limited(self, load):
         report = one(load({"fedlaavg": {"cohort": 20}}, stop={"versions": 4}))
         assert report.recommended_lr == 1 / (4 * 0.5)
@@ -102,7 +111,6 @@ class TestFedLaAvg:
         report = one(load({"fedlaavg": table}, local={"steps": 4, "lr": 1.0}))
         assert broken(report) == [
             "γ = 1 is not below 1/(2L) = 1",
-            "steps = 4 is not 1",
             "server_lr = 2 is not 1",
             "I = 1 is below ⌈N/K⌉ − 1 = 3",
             "server_optimizer is set: steps are not plain gradient steps",

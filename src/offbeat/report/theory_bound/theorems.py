@@ -97,9 +97,12 @@ def _fedlaavg(experiment: Experiment, label: str, known: Known, algorithm: FedLa
         )
         return min(lr, 1 / (4 * values["smoothness"]))
 
+    theorem, left = ("Theorem 3", "(1/T) Σ_{t<T} E‖∇f(x_t)‖²")
+    if plan.steps > 1:
+        theorem, left = ("Appendix C", "(1/T) Σ_{r≤T} E‖∇f(x_{rC−1})‖²")
     return Setting(
-        "Theorem 3 of Yan et al. (2020)",
-        "(1/T) Σ_{t<T} E‖∇f(x_t)‖²",
+        f"{theorem} of Yan et al. (2020)",
+        left,
         {
             "rounds": rounds(experiment.stop, known),
             "steps": Constant("C", plan.steps, "local.steps"),
