@@ -70,12 +70,14 @@ def test_a_random_script_of_arrivals_agrees_with_numpy(plan, upload):
 
 
 @given(
-    calls=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["arrives", "twice", "lost", "restart"])), max_size=40),
+    calls=st.lists(
+        st.tuples(st.integers(0, 4), st.sampled_from(["arrives", "twice", "late", "lost", "restart"])), max_size=40
+    ),
     size=st.sampled_from([1, 3]),
     data_weights=st.lists(st.integers(1, 9), min_size=5, max_size=5),
 )
 def test_the_model_is_the_average_of_the_models_sent_last(calls, size, data_weights):
-    """The paper's invariant, x = Σ p_i y_i, whatever is lost, sent twice or interrupted by a restart."""
+    """The paper's invariant, x = Σ p_i y_i, whatever is lost, late, sent twice or interrupted by a restart."""
     weights = torch.tensor(data_weights, dtype=torch.float32)
 
     def coordinator():
@@ -95,9 +97,9 @@ def test_the_model_is_the_average_of_the_models_sent_last(calls, size, data_weig
             run.load_state_dict(state)
             continue
         visit = visits.pop(client)
-        if call == "lost":  # the client has trained, and its upload does not arrive
+        if call in ("late", "lost"):  # the client has trained, and its upload does not arrive in time, or at all
             run.drop(0.0, client, visit)
-        else:
+        if call != "lost":
             vector = torch.tensor([number + 2.0, -number])
             for _ in range(1 + (call == "twice")):
                 run.receive(0.0, client, visit, vector, examples=1, steps=1, normaliser=1.0)
