@@ -166,7 +166,7 @@ def test_an_impossible_plan_gives_no_work(case, same_state):
         ("fedcompass port", ("delta", False, 1)),
         ("ringleader", ("delta", False, math.inf)),
         ("ace ca2fl fedlaavg mifa", ("difference", True, 1)),
-        ("fedasync sequential_sgd", ("params", False, 1)),
+        ("area fedasync sequential_sgd", ("params", False, 1)),
     ],
 )
 def test_payload_linear_and_releases_of_built_in_algorithms(names, expected):

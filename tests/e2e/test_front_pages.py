@@ -8,7 +8,22 @@ import pytest
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 INDEX = (ROOT / "docs/index.md").read_text(encoding="utf-8")
-NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+NUMBERS = (
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+)
 PACKAGES = {"Flower": "flwr", "NVFlare": "nvflare", "APPFL": "appfl", "pfl-research": "pfl"}
 
 

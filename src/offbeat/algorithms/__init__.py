@@ -6,6 +6,7 @@ They are pure state machines, for a simulator or a server.
 import sys
 
 from offbeat.algorithms.ace import ACE
+from offbeat.algorithms.area import AREA
 from offbeat.algorithms.async_comm_sgd import AsyncCommSGD
 from offbeat.algorithms.ca2fl import CA2FL
 from offbeat.algorithms.components.algorithm import Algorithm
@@ -35,6 +36,7 @@ ALGORITHMS = Registry(sys.modules[__name__])
 __all__ = [
     "ACE",
     "ALGORITHMS",
+    "AREA",
     "CA2FL",
     "FADAS",
     "MIFA",

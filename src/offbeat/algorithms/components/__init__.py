@@ -18,6 +18,7 @@ from offbeat.algorithms.components.buffers.single_updates import Each
 from offbeat.algorithms.components.buffers.window import Window
 from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.hyper_parameters import Count, NotNegative, Positive, Share, Weighting
+from offbeat.algorithms.components.latest_models import LatestModels
 from offbeat.algorithms.components.schedules.arrival_groups import ArrivalGroups
 from offbeat.algorithms.components.schedules.periodic import Periodic
 from offbeat.algorithms.components.schedules.rounds import Available, OverSelection, Rounds
@@ -43,6 +44,7 @@ __all__ = [
     "Count",
     "Each",
     "Entry",
+    "LatestModels",
     "LatestOfEach",
     "LocalPlan",
     "NotFiniteError",

@@ -23,6 +23,7 @@ MASKS_ALONE = [lambda kind=kind: kind(weighting="uniform") for kind in (ACE, CA2
 EXAMPLES = "weighs by examples, which the sum would tell: set weighting = 'uniform'"
 REASONS = {
     "ace": EXAMPLES,
+    "area": "looks at single updates",
     "ca2fl": EXAMPLES,
     "fadas": None,
     "fedasync": "looks at single updates",
