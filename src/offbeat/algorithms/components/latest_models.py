@@ -35,14 +35,16 @@ class LatestModels(Component):
         Raises:
             NotFiniteError: x would not be finite; nothing has changed.
         """
-        average, latest = self._average.clone(), dict(self._latest)
+        average, new = self._average.clone(), dict[int, Tensor]()
         for entry in entries:
             client = entry.update.client
-            average.add_(entry.vector.to(torch.float64) - latest.get(client, self._initial), alpha=entry.weight)
-            latest[client] = entry.vector
+            last = new.get(client, self._latest.get(client, self._initial))
+            average.add_(entry.vector.to(torch.float64) - last, alpha=entry.weight)
+            new[client] = entry.vector
         model = average.float()
         check_finite(model, "the average of the clients' models")
-        self._average, self._latest = average, latest
+        self._average = average
+        self._latest.update(new)
         return model
 
     def state_dict(self) -> dict[str, Any]:
