@@ -6,6 +6,8 @@ import pytest
 
 from offbeat.algorithms import ALGORITHMS
 from offbeat.benchmark.catalogue import labels, read_entries, read_world, world_names
+from offbeat.benchmark.protocol import TRIALS, Plan
+from offbeat.benchmark.raw_data import published
 from offbeat.errors import OffbeatError
 from offbeat.sweeps.over import Choices, Range
 
@@ -50,6 +52,28 @@ def test_a_world_replaces_a_search_space():
     assert next(iter(read_entries(read_world(TINY), ["fedavg"], []))).space["cohort"] == Choices((2, 3))
     assert entry("fedluck", "phones").texts["period"] == "3600.0,7200.0,14400.0"
     assert "period" not in entry("fedavg", "phones").texts
+
+
+def test_a_world_takes_over_the_settings_that_another_one_has_tuned(tmp_path, monkeypatch):
+    world = read_world("cifar10-longtail")
+    found = read_entries(world, [], [])
+    assert [one.label for one in found] == ["fedavg", "fedasync", "fedbuff", "fedcompass", "fedfa", "fedluck"]
+    tuned = published("longtail").facts
+    for one in found:
+        plan = Plan(world, [one], range(1, 11), TRIALS, tmp_path)
+        assert plan.points(one) == [tuned[one.label]["settings"]]
+        assert len(plan.runs) == 11
+    (tmp_path / "my.py").write_text(MINE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    (mine,) = read_entries(world, ["my.py:Mine"], [])
+    assert set(mine.space) == {"local.lr", "server_lr", "concurrency", "buffer_size"}  # nobody has tuned it
+
+
+def test_the_settings_are_those_of_a_published_world(tmp_path):
+    text = Path(TINY).read_text(encoding="utf-8").replace("[benchmark]", '[benchmark]\nsettings_of = "lontail"')
+    (tmp_path / "world.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(OffbeatError, match=r"world\.toml: benchmark\.settings_of: did you mean 'longtail'\? "):
+        read_world(str(tmp_path / "world.toml"))
 
 
 def test_all_stands_for_the_number_of_clients():

@@ -40,6 +40,12 @@ def command(*names, seeds=2, output="out"):
     return ("benchmark", *names, "--world", WORLD, "--seeds", str(seeds), "--output", output)
 
 
+def test_a_world_without_the_algorithm_is_left_out(offbeat, folder):
+    message = f"fedbuff-all: not in {WORLD}: name another world\n"
+    code, out, err = offbeat(*command("fedbuff-all"))
+    assert (code, out, err) == (2, "", f"offbeat: {message}")
+
+
 def test_an_algorithm_of_ones_own_is_tuned_and_placed_beside_others(offbeat, folder, monkeypatch):
     code, out, err = offbeat(*command("fedavg", "rennala", "my.py:Mine"))
     assert (code, err) == (0, "")

@@ -1,17 +1,19 @@
 """The benchmark's worlds, algorithms and search spaces, from the package's files."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from offbeat.config.algorithm_table import build_algorithm, default_hyper_parameters
+from offbeat.config.algorithm_table import as_inline_toml, build_algorithm, default_hyper_parameters
 from offbeat.config.experiment_file import Experiment, experiment_of
 from offbeat.config.import_path import canonical, is_import_path
 from offbeat.errors import OffbeatError, did_you_mean
-from offbeat.sweeps.over import Over, parse_over
+from offbeat.sweeps.over import Choices, Over, parse_over
 from offbeat.sweeps.search_space import Space, search_spaces
+from offbeat.sweeps.trials import Point
 from offbeat_client.tables.toml_table import read_table
 
 FOLDER = Path(__file__).parent
@@ -33,6 +35,7 @@ class World:
         table: The experiment.
         without: Labels that are not run in this world.
         space: Search spaces by key that replace the usual ones.
+        settings: Settings by label that another world's tuning has chosen; these labels are not tuned again.
     """
 
     path: Path
@@ -42,6 +45,7 @@ class World:
     table: Table
     without: Sequence[str]
     space: Mapping[str, str]
+    settings: Mapping[str, Point] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -97,10 +101,24 @@ def read_world(name: str) -> World:
             raise ValueError
     except (LookupError, TypeError, ValueError):
         raise OffbeatError(f"{path}: needs the numbers stop.virtual_seconds and evaluate.target") from None
+    without = benchmark.get("without", ())
+    if only := benchmark.get("only"):
+        without = [label for label in labels() if label not in only]
     return World(
-        path, benchmark.get("question", ""), seconds, target, table, benchmark.get("without", ()),
-        benchmark.get("space", {}),
+        path, benchmark.get("question", ""), seconds, target, table, without, benchmark.get("space", {}),
+        _settings_of(path, benchmark.get("settings_of")),
     )  # fmt: skip
+
+
+def _settings_of(path: Path, world: str | None) -> dict[str, Point]:
+    """Return the published settings of a world, by label."""
+    if world is None:
+        return {}
+    results = {file.stem: file for file in (FOLDER / "results").glob("*.json")}
+    if world not in results:
+        raise OffbeatError(f"{path}: benchmark.settings_of: {did_you_mean(world, results)}")
+    facts = json.loads(results[world].read_text(encoding="utf-8"))
+    return {label: fact["settings"] for label, fact in facts.items()}
 
 
 def labels() -> list[str]:
@@ -137,6 +155,10 @@ def read_entries(world: World, names: Sequence[str], overs: Sequence[str]) -> li
 def _entry(world: World, label: str, table: Table, common: Mapping[str, str], overs: Sequence[str]) -> Entry:
     own, server = table.pop("space", {}), table.pop("server", {})
     table = {key: world.table["population"]["clients"] if value == "all" else value for key, value in table.items()}
+    if label in world.settings:
+        point = world.settings[label]
+        fixed: Space = {key: Choices((value,)) for key, value in point.items()}
+        return Entry(label, table, server, fixed, {key: as_inline_toml(value) for key, value in point.items()})
     algorithm = build_algorithm(table.get("algorithm", label), {})
     parameters = ["local", *default_hyper_parameters(type(algorithm))]
     texts: dict[str, Any] = {key: text for key, text in common.items() if key.partition(".")[0] in parameters}

@@ -58,12 +58,16 @@ def benchmark(
     from offbeat.benchmark.protocol import TRIALS, Plan, carry_out
     from offbeat.benchmark.table import budget_line, comparison_table
     from offbeat.cli.console import console
+    from offbeat.errors import OffbeatError
     from offbeat.runs.progress import Progress
 
     plans = [
         Plan(world, read_entries(world, algorithms, overs), range(1, seeds + 1), TRIALS, output / world.name)
         for world in map(read_world, dict.fromkeys(worlds or world_names()))
     ]
+    plans = [plan for plan in plans if plan.entries]
+    if not plans:
+        raise OffbeatError(f"{', '.join(algorithms)}: not in {', '.join(worlds)}: name another world")
     for plan in plans:
         plan.check()
     for plan in plans:
