@@ -125,17 +125,20 @@ def _in_panel(figure: ComparisonFigure, label: str, panel: str | None) -> str:
 
 
 def _draw(figure: ComparisonFigure, runs: Sequence[Run], folder: Path, name: str) -> list[Path]:
-    """Draw the figure once for each measure that claims are about, the main one first."""
+    """Draw the main measure over each axis, then each other measure that claims are about."""
     section = figure.section
     main = main_measure(runs)
     measures = {measure.name: measure for measure in [main, *(measure_of(c, runs) for c in figure.claims)]}
-    if section.crop:
-        runs = _cropped(runs, section.over)
+    pictures = [
+        (section.over, main, name),
+        *((over, main, f"{name}-over-{over}") for over in section.also_over),
+        *((section.over, measure, f"{name}-{measure.name}") for measure in measures.values() if measure != main),
+    ]
     paths: list[Path] = []
-    for measure in measures.values():
-        drawn = plots.curves(section.over, runs, target_for(runs) if measure == main else None, measure)
-        end = "" if measure == main else f"-{measure.name}"
-        paths.append(write_file(folder / f"{name}{end}.png", png(drawn, DOTS_PER_INCH)))
+    for over, measure, file in pictures:
+        drawn = _cropped(runs, over) if section.crop else runs
+        picture = plots.curves(over, drawn, target_for(runs) if measure == main else None, measure)
+        paths.append(write_file(folder / f"{file}.png", png(picture, DOTS_PER_INCH)))
     return paths
 
 

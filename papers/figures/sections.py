@@ -27,6 +27,9 @@ Quantity = Literal[
 ]
 
 
+Cost = Literal["seconds", "versions", "updates", "bytes"]
+
+
 class ReproductionSection(Section):
     """``[reproduction]``: the paper, the figure and its question."""
 
@@ -36,8 +39,10 @@ class ReproductionSection(Section):
     """The figure or table."""
     question: Line
     """The question that it answers, in one line."""
-    over: Literal["seconds", "versions", "updates", "bytes"] = "seconds"
+    over: Cost = "seconds"
     """The horizontal axis of our figure."""
+    also_over: Annotated[tuple[Cost, ...], Field(strict=False)] = ()
+    """More horizontal axes: the main measure is drawn over each, too."""
     crop: bool = False
     """Whether our figure ends where its shortest curve ends."""
     table: bool = False

@@ -36,6 +36,23 @@ def test_each_measure_of_a_claim_has_its_own_figure(reproduced, write, papers):
     assert "loss at the end of fedavg: " in page
 
 
+def test_a_figure_may_have_more_axes(reproduced, write, papers, monkeypatch):
+    drawn = []
+
+    def draw(over, runs, target, measure):
+        drawn.append((over, measure.name))
+        return curves(over, runs, target, measure)
+
+    monkeypatch.setattr(comparison.plots, "curves", draw)
+    write(FIGURE, ('over = "updates"', 'over = "updates"\nalso_over = ["seconds", "bytes"]'))
+    code, out, _ = papers("paper/fig1", "--jobs", "1")
+    assert code == 0
+    pictures = [FIG1 / f"figure{end}.png" for end in ("", "-over-seconds", "-over-bytes")]
+    assert [line for line in out.splitlines() if line.startswith("Figure")] == [f"Figure: {path}" for path in pictures]
+    assert drawn == [(over, "accuracy") for over in ("updates", "seconds", "bytes")]
+    assert len({path.read_bytes() for path in pictures}) == 3
+
+
 def test_a_compared_panel_is_run_first(write, papers, monkeypatch):
     path = write(FIGURE + PANELS)
     drawn = []
