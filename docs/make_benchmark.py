@@ -72,9 +72,9 @@ def _answer(worlds: Mapping[str, World], compared: Mapping[str, Comparison]) -> 
         choices = " | ".join(_choice(comparison, cost) for cost in COST_NAMES)
         rows.append(f"| [{name}](#{name}): {question[0].lower()}{question[1:]} | {choices} |")
     return (
-        f"The algorithm farthest ahead of FedAvg in mean accuracy, in {len(compared)} of {len(worlds)} worlds so far.\n"
-        "Others may be as good: see each world below. Where it says “none”, nothing is clearly better than FedAvg.\n\n"
-        + "\n".join(rows)
+        f"In {len(compared)} of {len(worlds)} worlds so far: of the algorithms that are clearly more accurate than "
+        "FedAvg, the one with the largest\nlead. Others may be as good, see each world below. “none”: no algorithm is "
+        "clearly more accurate than FedAvg.\n\n" + "\n".join(rows)
     )
 
 
