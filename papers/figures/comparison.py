@@ -125,7 +125,7 @@ def _in_panel(figure: ComparisonFigure, label: str, panel: str | None) -> str:
 
 
 def _draw(figure: ComparisonFigure, runs: Sequence[Run], folder: Path, name: str) -> list[Path]:
-    """Draw the main measure over each axis, then each other measure that claims are about."""
+    """Draw the main measure over each axis, then the claims' other measures."""
     section = figure.section
     main = main_measure(runs)
     measures = {measure.name: measure for measure in [main, *(measure_of(c, runs) for c in figure.claims)]}

@@ -37,7 +37,15 @@ class Recording(Trainer):
 
 
 @pytest.fixture
-def world(monkeypatch):
+def idle(monkeypatch):
+    """The mean numbers of idle cores that a trainer finds, one after the other; then always 1."""
+    numbers = []
+    monkeypatch.setattr(switching.IdleCores, "mean", lambda self: numbers.pop(0) if numbers else 1.0)
+    return numbers
+
+
+@pytest.fixture
+def world(monkeypatch, idle):
     """Return a function that makes a trainer, 0.9 s per job before it has processes, and its log."""
     clock, log = [0.0], []
     monkeypatch.setattr(switching.time, "monotonic", lambda: clock[0])
@@ -59,6 +67,17 @@ def test_processes_take_over_when_training_has_taken_two_seconds(world):
     for job in JOBS[:5]:
         assert [result.loss for result in trainer.collect([job])] == [job.client]
     assert log == [(place, "collect", client) for client, place in enumerate(["local"] * 3 + ["remote"] * 2)]
+
+
+def test_on_busy_cores_this_process_goes_on_and_looks_again(world, idle):
+    idle += [0.1, 0.4]
+    trainer, log = world()
+    for job in JOBS:
+        trainer.collect([job])
+    assert [place for place, _, _ in log] == ["local"] * 8
+    trainer.collect(JOBS[:1])  # the ninth job: 2.7 s for the third time
+    trainer.collect(JOBS[:1])
+    assert [place for place, _, _ in log[8:]] == ["local", "remote"]
 
 
 def test_processes_are_told_the_expected_jobs(world):

@@ -8,18 +8,21 @@ import time
 from collections.abc import Callable, Sequence
 
 from offbeat.errors import OffbeatError
+from offbeat.training.trainers.distributed.idle_cores import IdleCores
 from offbeat.training.trainers.trainer import Job, Result, Trainer
 
 _log = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 2.0  # of training, about the time to start processes
+_IDLE_CORES = 0.5
 
 
 class SwitchingTrainer(Trainer):
     """Trains in this process for the first two seconds, then in other processes.
 
-    The time of the switch does not affect the results, since both trainers' results are bit-equal. ``start`` creates
-    the trainer of other processes.
+    Where other programs keep the cores busy it stays in this process, and looks again every two seconds: processes that
+    share a core wait for each other, and train several times as slowly as one alone. The time of the switch does not
+    affect the results, since both trainers' results are bit-equal. ``start`` creates the trainer of other processes.
     """
 
     def __init__(self, local: Trainer, start: Callable[[], Trainer]) -> None:
@@ -29,6 +32,7 @@ class SwitchingTrainer(Trainer):
         self._remote: Trainer | None = None
         self._start: Callable[[], Trainer] | None = start
         self._seconds = 0.0
+        self._idle: IdleCores | None = None
         self._submitted: dict[tuple[int, int], Job] = {}
 
     @property
@@ -51,13 +55,16 @@ class SwitchingTrainer(Trainer):
                 return self._remote.collect(jobs)
             except OffbeatError as error:
                 self._stay_local(error)
+        self._idle = self._idle or IdleCores()
         began = time.monotonic()
         results = self._local.collect(jobs)
         self._seconds += time.monotonic() - began
         for job in jobs:
             self._submitted.pop(job.key, None)
         if self._start is not None and self._seconds > _PATIENCE_SECONDS:
-            self._switch(self._start)
+            if self._idle.mean() >= _IDLE_CORES:
+                self._switch(self._start)
+            self._seconds, self._idle = 0.0, None
         return results
 
     def _switch(self, start: Callable[[], Trainer]) -> None:
