@@ -43,9 +43,9 @@ def assert_same(results: Any, expected: Any) -> None:
         assert result.loss == other.loss
 
 
-def assert_alike(results: Any, expected: Any) -> None:
+def assert_alike(results: Any, expected: Any, factor: float = 1) -> None:
     for result, other in zip(results, expected, strict=True):
-        torch.testing.assert_close(result.vector, other.vector, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(result.vector, other.vector, rtol=1e-5 * factor, atol=1e-6 * factor)
         assert result.loss == pytest.approx(other.loss, rel=1e-5)
 
 

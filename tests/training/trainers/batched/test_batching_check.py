@@ -36,15 +36,37 @@ class Remembering(nn.Module):
         return self.linear(inputs) * self.seen
 
 
+class Rounding(nn.Module):
+    """Rounds by the number of models in the batch, as some kernels on some processors do."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return RoundByNumber.apply(inputs)
+
+
+class RoundByNumber(torch.autograd.Function):
+    @staticmethod
+    def forward(inputs):
+        return inputs.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+    @staticmethod
+    def vmap(info, dimensions, inputs):
+        return inputs * (1 + 1e-6 * info.batch_size), dimensions[0]
+
+
 @pytest.mark.parametrize(
     ("module", "reason"),
     [
         (Branching(), "RuntimeError"),
         (Noisy(), "random"),
-        (
-            made(lambda: nn.Sequential(nn.Linear(6, 17), nn.ELU(), nn.Linear(17, 3)), seed=0),
-            "depend on the other clients",
-        ),
+        (nn.Sequential(nn.Linear(6, 3), Rounding()), "depend on the other clients"),
         (Remembering(), "its results differ"),
         (Recurrent(), "LSTM has no batched form"),
     ],

@@ -86,7 +86,8 @@ def test_it_trains_as_the_plain_trainer_does(name):
 def test_every_option_of_a_plan_does_the_same(options):
     jobs = jobs_of([dataclasses.replace(PLAIN, **options)] * 6)
     results = make(VmapTrainer).collect(jobs)
-    assert_alike(results, make(LoopTrainer).collect(jobs))
+    # AdamW divides by the root of a mean square, and makes much of rounding where that is small.
+    assert_alike(results, make(LoopTrainer).collect(jobs), factor=10 if options.get("optimizer") == "adamw" else 1)
     plain = make(LoopTrainer).collect(jobs_of([PLAIN] * 6))
     assert any(not torch.allclose(result.vector, other.vector) for result, other in zip(results, plain, strict=True))
 
