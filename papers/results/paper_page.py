@@ -84,7 +84,7 @@ def limit_text(finding: Finding) -> str:
     if effect is None or not effect.text:
         return ""
     scale = 100 if effect.text.endswith("points") else 1
-    low, high = (None if bound is None else f"{scale * bound:.3g}" for bound in effect.allowed)
+    low, high = (None if bound is None else f"{scale * bound + 0.0:.3g}" for bound in effect.allowed)
     if low is not None and high is not None:
         return f"{low} to {high}"
     return f"≤{high}" if high is not None else f"≥{low}"

@@ -11,7 +11,7 @@ from papers.figures.figure_result import FigureRecord
 from papers.figures.finding import Effect, Finding
 from papers.results.ledger import read_ledger, write_ledger
 from papers.results.pages import write_pages
-from papers.results.paper_page import page_of
+from papers.results.paper_page import limit_text, page_of
 
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "docs" / "results"
@@ -134,6 +134,11 @@ def test_the_index_shows_the_tests_that_decide_a_verdict(page, tmp_path):
     page(replace(A, findings=(untested,)))
     index = (tmp_path / "index.md").read_text(encoding="utf-8")
     assert "| c1 | it is | proxy | – | – | 3 | open (fewer than 5 seeds) | 0/0/0/1 |\n" in index
+
+
+def test_a_limit_of_zero_has_no_sign():
+    effect = Effect("difference", 0.05, 0.04, 0.06, (-0.0, None), "+5.0 [+4.0, +6.0] points")
+    assert limit_text(replace(A.findings[0], effect=effect)) == "≥0"
 
 
 def test_outdated_figures_are_marked(page):
