@@ -15,19 +15,20 @@ _MOST_EFFECTS = 2  # of a statement, in the table
 
 _RULES = """\
 **Class of evidence.** *Paper's setting*: the paper's model, data, clients and rounds, as far as it gives them; for a
-theorem, small problems of ours. *Proxy*: others; the verdict holds there only. *Ours*: not the paper's claim; its
-nearest words are quoted. The three are never added up.
+theorem, small problems of ours. *Proxy*: the paper's claim, tested with another model, data or scale; the verdict
+holds there only. *Ours*: our own claim, beside the paper's nearest words. The three are never added up.
 
 **Test.** Each panel tests a claim, an inequality, seed against seed: paired t on log ratios for times, bytes,
 swings and losses, on differences for accuracies; two one-sided tests for equalities; a sign test where a run missed
 its target; for a theorem, a normal test. p-values are two-sided and corrected by Holm over a paper's tests; intervals
-are not corrected.
+are not corrected. Ten seeds are too few for a sign test to pass the correction in a paper of more than 25 tests. “±” is
+half a 95 % interval.
 
 | verdict | rule |
 |---|---|
 | supported | in every test the effect is on the claim's side, p ≤ 0.05 |
 | contradicted | in at least one test the effect is on the other side, p ≤ 0.05 |
-| not supported | none contradicts, but one has p > 0.05: its seeds leave both possible |
+| not supported | none contradicts, but one has p > 0.05 after correction, also if its own interval lies on one side |
 | open | a test is missing, for the reason given; outdated: settings or claims changed later |
 """
 
@@ -47,7 +48,7 @@ def index_page(
     lines = [
         "# The papers, reproduced\n",
         f"Numbers of distinct claims that are {' / '.join(WORDS)}, by class of evidence. A claim that several panels "
-        "test counts once.\n",
+        "test counts once, and is supported only if all of them support it.\n",
         *table(("", *(CLASS_NAMES[evidence] for evidence in EVIDENCE)), rows),
         _RULES,
         "The tables list the main claims: limit, effect with 95 % interval (`×`: ratio of the sides) and n of the "
