@@ -14,10 +14,11 @@ from matplotlib.figure import Figure
 
 from offbeat import units
 from offbeat.benchmark import raw_data
-from offbeat.benchmark.catalogue import BASELINE, World, labels, read_world, world_names
+from offbeat.benchmark.catalogue import BASELINE
 from offbeat.benchmark.effects import Comparison, Effect, compare
 from offbeat.benchmark.raw_data import COSTS, WorldData
 from offbeat.benchmark.table import COST_NAMES, by_accuracy, effect_text
+from offbeat.benchmark.world import World, labels, read_world, world_names
 from offbeat.report.plot_style import GREY, STYLE, png, tidy
 
 DOCS = Path(__file__).parent
@@ -82,14 +83,7 @@ def _answer(worlds: Mapping[str, World], compared: Mapping[str, Comparison]) -> 
 
 def _choice(comparison: Comparison, cost: str) -> str:
     """Return the algorithm that is clearly and farthest ahead of the baseline."""
-    ahead = [
-        effect
-        for effect in comparison.effects
-        if (effect.measure, effect.cost, effect.than) == ("accuracy", cost, BASELINE)
-        and effect.is_clear
-        and effect.is_better
-    ]
-    best = max(ahead, key=lambda effect: effect.mean, default=None)
+    best = max(_ahead(comparison, "accuracy", cost), key=lambda effect: effect.mean, default=None)
     if best is None:
         return "none"
     others = {comparison.best[cost], *comparison.not_worse(cost)} - {best.label}
@@ -134,17 +128,22 @@ def _words(effect: Effect | None, best: str, cost: str = "") -> str:
 
 def _target(world: World, comparison: Comparison) -> str:
     """Name the algorithms that reach the target clearly earlier than the baseline."""
-    faster = [
-        effect
-        for effect in comparison.effects
-        if (effect.measure, effect.cost, effect.than) == ("to_target", "seconds", BASELINE)
-        and effect.is_clear
-        and effect.is_better
-    ]
+    faster = _ahead(comparison, "to_target", "seconds")
     if not faster:
         return f"No algorithm reaches {units.level(world.target)} in clearly less virtual time than FedAvg."
     found = _listed([f"{one.label} ({effect_text(one)})" for one in sorted(faster, key=lambda one: one.mean)])
     return f"Clearly less virtual time to {units.level(world.target)} than FedAvg: {found}."
+
+
+def _ahead(comparison: Comparison, measure: str, cost: str) -> list[Effect]:
+    """Return the effects of the algorithms that are clearly better than the baseline."""
+    return [
+        effect
+        for effect in comparison.effects
+        if (effect.measure, effect.cost, effect.than) == (measure, cost, BASELINE)
+        and effect.is_clear
+        and effect.is_better
+    ]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -16,8 +16,8 @@ from offbeat.report.plot_style import STYLE, WIDTH, colours, tidy
 from offbeat.theory import fedbuff_bound, fedbuff_step_size
 from papers.theory import check
 from papers.theory.command import COLUMNS, cells
-from papers.theory.fedbuff import run_fedbuff
-from papers.theory.problems import Quadratics
+from papers.theory.fedbuff import fedbuff_models
+from papers.theory.problems import Quadratics, mean_gradient_square
 
 PAGE = Path(__file__).with_name("theory-measurements.md")
 FIGURE = Path(__file__).parent / "images" / "theory_fedbuff_arrivals.png"
@@ -47,7 +47,8 @@ def measured(shares: tuple[float, float], server_steps: int) -> float:
     rng = np.random.default_rng([server_steps, SEEDS])
     chosen = rng.choice(2, size=(server_steps, SEEDS, 1), p=shares)
     lr = fedbuff_step_size(server_steps=server_steps, steps=1, smoothness=1)
-    return float(run_fedbuff(_PAIR, rng, chosen, steps=1, lr=lr, max_staleness=0).mean())
+    path = fedbuff_models(_PAIR, rng, chosen, steps=1, lr=lr, max_staleness=0)
+    return float(mean_gradient_square(_PAIR, path).mean())
 
 
 def bound(server_steps: int) -> float:

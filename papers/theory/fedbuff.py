@@ -66,25 +66,11 @@ def fedbuff_row(
     lr = fedbuff_step_size(server_steps=rounds, steps=steps, smoothness=problem.smoothness)
     shares = None if arrivals is None else np.array(arrivals)
     chosen = rng.choice(problem.clients, size=(rounds, seeds, buffer_size), p=shares)
-    measured = run_fedbuff(problem, rng, chosen, steps=steps, lr=lr, max_staleness=max_staleness, server_lr=server_lr)
+    path = fedbuff_models(problem, rng, chosen, steps=steps, lr=lr, max_staleness=max_staleness, server_lr=server_lr)
     how = "uniform" if arrivals is None else " / ".join(map(str, arrivals))
     setting = f"{problem.name}; {how} arrivals, T = {rounds}, Q = {steps}, K = {buffer_size}, τ = {max_staleness}"
+    measured = mean_gradient_square(problem, path)
     return row("FedBuff, Theorem 1", setting, measured, bound.value, should_hold=bound.holds)
-
-
-def run_fedbuff(
-    problem: Problem,
-    rng: np.random.Generator,
-    chosen: Clients,
-    *,
-    steps: int,
-    lr: float,
-    max_staleness: int,
-    server_lr: float = 1.0,
-) -> Array:
-    """Return (1/T) Σ_{t<T} ‖∇f(w_t)‖² for each seed, ``(seeds,)``."""
-    path = fedbuff_models(problem, rng, chosen, steps=steps, lr=lr, max_staleness=max_staleness, server_lr=server_lr)
-    return mean_gradient_square(problem, path)
 
 
 def fedbuff_models(

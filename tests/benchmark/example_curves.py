@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from offbeat.benchmark.catalogue import World
 from offbeat.benchmark.raw_data import Curve
+from offbeat.benchmark.world import World
 
 WORLD = World(Path("tiny.toml"), "A world.", 40.0, 0.5, {}, (), {})
 

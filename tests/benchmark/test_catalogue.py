@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from offbeat.algorithms import ALGORITHMS
-from offbeat.benchmark.catalogue import labels, read_entries, read_world, world_names
+from offbeat.benchmark.catalogue import read_entries
 from offbeat.benchmark.protocol import TRIALS, Plan
 from offbeat.benchmark.raw_data import published
+from offbeat.benchmark.world import labels, read_world, world_names
 from offbeat.errors import OffbeatError
 from offbeat.sweeps.over import Choices, Range
 
@@ -69,11 +70,22 @@ def test_a_world_takes_over_the_settings_that_another_one_has_tuned(tmp_path, mo
     assert set(mine.space) == {"local.lr", "server_lr", "concurrency", "buffer_size"}  # nobody has tuned it
 
 
-def test_the_settings_are_those_of_a_published_world(tmp_path):
-    text = Path(TINY).read_text(encoding="utf-8").replace("[benchmark]", '[benchmark]\nsettings_of = "lontail"')
-    (tmp_path / "world.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(OffbeatError, match=r"world\.toml: benchmark\.settings_of: did you mean 'longtail'\? "):
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('settings_of = "lontail"', "benchmark.settings_of = 'lontail': did you mean 'longtail'? "),
+        ("settings_of = 3", "benchmark.settings_of = 3: must be a valid string"),
+        ('only = ["fedavgg"]', "benchmark.only = ['fedavgg']: did you mean 'fedavg'? "),
+        ("space = 3", "benchmark.space = 3: must be a table"),
+        ("spaces = {}", "unknown key benchmark.spaces: did you mean 'space'? "),
+    ],
+)
+def test_a_mistake_in_a_worlds_own_table_is_one_line(line, message, tmp_path):
+    _, world = Path(TINY).read_text(encoding="utf-8").split("\n\n", 1)
+    (tmp_path / "world.toml").write_text(f"[benchmark]\n{line}\n\n{world}", encoding="utf-8")
+    with pytest.raises(OffbeatError) as caught:
         read_world(str(tmp_path / "world.toml"))
+    assert str(caught.value).startswith(f"{tmp_path / 'world.toml'}: {message}")
 
 
 def test_all_stands_for_the_number_of_clients():

@@ -4,8 +4,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from offbeat.benchmark.catalogue import read_entries, read_world, world_names
+from offbeat.benchmark.catalogue import read_entries
 from offbeat.benchmark.raw_data import SCHEMA, WorldData, published, read, write
+from offbeat.benchmark.world import read_world, world_names
 from offbeat.errors import OffbeatError
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from offbeat.benchmark.catalogue import read_world
 from offbeat.benchmark.raw_data import SCHEMA, WorldData
+from offbeat.benchmark.world import read_world
 
 ROOT = Path(__file__).parents[2]
 SEEDS = range(1, 11)

@@ -1,65 +1,20 @@
-"""The benchmark's worlds, algorithms and search spaces, from the package's files."""
+"""The benchmark's algorithms and search spaces, from the package's files."""
 
-import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from offbeat.benchmark.world import FOLDER, Table, World
 from offbeat.config.algorithm_table import as_inline_toml, build_algorithm, default_hyper_parameters
-from offbeat.config.experiment_file import Experiment, experiment_of
 from offbeat.config.import_path import canonical, is_import_path
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.sweeps.over import Choices, Over, parse_over
 from offbeat.sweeps.search_space import Space, search_spaces
-from offbeat.sweeps.trials import Point
 from offbeat_client.tables.toml_table import read_table
 
-FOLDER = Path(__file__).parent
 BASELINE = "fedavg"
 TUNING_SEED = 0  # the seeds of the comparison begin after it
-
-Table = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class World:
-    """A world: an experiment without algorithms.
-
-    Attributes:
-        path: The world's file.
-        question: The world in a sentence.
-        seconds: The virtual time of a run.
-        target: The accuracy to which costs are compared.
-        table: The experiment.
-        without: Labels that are not run in this world.
-        space: Search spaces by key that replace the usual ones.
-        settings: Settings by label that another world's tuning has chosen; these labels are not tuned again.
-    """
-
-    path: Path
-    question: str
-    seconds: float
-    target: float
-    table: Table
-    without: Sequence[str]
-    space: Mapping[str, str]
-    settings: Mapping[str, Point] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The name of the world's file."""
-        return self.path.stem
-
-    def experiment(
-        self, algorithms: Table, seeds: Sequence[int], share: float, server: Mapping[str, Any]
-    ) -> Experiment:
-        """Return an experiment of a share of the length; ``server`` adds to its section."""
-        stop = {"virtual_seconds": self.seconds * share}
-        servers = {"server": {**self.table.get("server", {}), **server}} if server else {}
-        changes = {"name": self.name, "seeds": list(seeds), "stop": stop, "algorithms": algorithms, **servers}
-        return experiment_of({**self.table, **changes}, self.path)
 
 
 @dataclass(frozen=True)
@@ -79,51 +34,6 @@ class Entry:
     server: Table
     space: Space
     texts: Mapping[str, str]
-
-
-def world_names() -> list[str]:
-    """Return the names of the worlds."""
-    return sorted(path.stem for path in (FOLDER / "worlds").glob("*.toml"))
-
-
-def read_world(name: str) -> World:
-    """Return the world of a name, or of a TOML file of the user's."""
-    if name not in world_names() and not name.endswith(".toml"):
-        raise OffbeatError(f"--world {name}: {did_you_mean(name, world_names())}")
-    if name.endswith(".toml") and Path(name).stem in world_names():
-        raise OffbeatError(f"--world {name}: {Path(name).stem} is a world of the benchmark: rename the file")
-    path = Path(name) if name.endswith(".toml") else FOLDER / "worlds" / f"{name}.toml"
-    table = read_table(path)
-    benchmark: Table = table.pop("benchmark", {})
-    try:
-        seconds, target = float(table["stop"]["virtual_seconds"]), float(table["evaluate"]["target"])
-        if not (math.isfinite(seconds) and math.isfinite(target)):
-            raise ValueError
-    except (LookupError, TypeError, ValueError):
-        raise OffbeatError(f"{path}: needs the numbers stop.virtual_seconds and evaluate.target") from None
-    without = benchmark.get("without", ())
-    if only := benchmark.get("only"):
-        without = [label for label in labels() if label not in only]
-    return World(
-        path, benchmark.get("question", ""), seconds, target, table, without, benchmark.get("space", {}),
-        _settings_of(path, benchmark.get("settings_of")),
-    )  # fmt: skip
-
-
-def _settings_of(path: Path, world: str | None) -> dict[str, Point]:
-    """Return the published settings of a world, by label."""
-    if world is None:
-        return {}
-    results = {file.stem: file for file in (FOLDER / "results").glob("*.json")}
-    if world not in results:
-        raise OffbeatError(f"{path}: benchmark.settings_of: {did_you_mean(world, results)}")
-    facts = json.loads(results[world].read_text(encoding="utf-8"))
-    return {label: fact["settings"] for label, fact in facts.items()}
-
-
-def labels() -> list[str]:
-    """Return the labels of the benchmark's own algorithms."""
-    return list(read_table(FOLDER / "algorithms.toml")["algorithms"])
 
 
 def read_entries(world: World, names: Sequence[str], overs: Sequence[str]) -> list[Entry]:

@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from offbeat.benchmark.catalogue import BASELINE, World
+from offbeat.benchmark.catalogue import BASELINE
 from offbeat.benchmark.measures import accuracy_at, cost_to, has_diverged
 from offbeat.benchmark.raw_data import COSTS, Curve
+from offbeat.benchmark.world import World
 from offbeat.report.confidence_interval import Estimate, estimate
 from offbeat.statistics.holm import holm
 from offbeat.statistics.paired_test import Range, paired_t

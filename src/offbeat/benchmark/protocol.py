@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offbeat.benchmark.catalogue import TUNING_SEED, Entry, World
+from offbeat.benchmark.catalogue import TUNING_SEED, Entry
+from offbeat.benchmark.world import World
 from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
 from offbeat.runs.directory import Run

@@ -11,14 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from offbeat.benchmark.catalogue import FOLDER
 from offbeat.benchmark.client_time import client_seconds
 from offbeat.benchmark.protocol import Tuned
+from offbeat.benchmark.world import PUBLISHED
 from offbeat.errors import OffbeatError
 from offbeat.runs.directory import Run, disk_errors
 from offbeat_client.files import write_durably
-
-PUBLISHED = FOLDER / "results"
 
 SCHEMA = pa.schema(
     [

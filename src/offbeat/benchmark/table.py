@@ -6,9 +6,10 @@ from rich import box
 from rich.table import Table
 
 from offbeat import units
-from offbeat.benchmark.catalogue import BASELINE, World
+from offbeat.benchmark.catalogue import BASELINE
 from offbeat.benchmark.effects import SHARE, Comparison, Effect, Standing
 from offbeat.benchmark.protocol import Plan
+from offbeat.benchmark.world import World
 
 COST_NAMES = {"seconds": "virtual time", "client_seconds": "client time", "bytes": "bytes"}
 

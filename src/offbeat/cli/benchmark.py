@@ -53,10 +53,11 @@ def benchmark(
     An algorithm is a label of the benchmark, or a class of your own as FILE:CLASS; all of the benchmark's without one.
     """
     from offbeat.benchmark import raw_data
-    from offbeat.benchmark.catalogue import read_entries, read_world, world_names
+    from offbeat.benchmark.catalogue import read_entries
     from offbeat.benchmark.effects import compare
     from offbeat.benchmark.protocol import TRIALS, Plan, carry_out
     from offbeat.benchmark.table import budget_line, comparison_table
+    from offbeat.benchmark.world import read_world, world_names
     from offbeat.cli.console import console
     from offbeat.errors import OffbeatError
     from offbeat.runs.progress import Progress
