@@ -63,7 +63,7 @@ def test_a_world_takes_over_the_settings_that_another_one_has_tuned(tmp_path, mo
     for one in found:
         plan = Plan(world, [one], range(1, 11), TRIALS, tmp_path)
         assert plan.points(one) == [tuned[one.label]["settings"]]
-        assert len(plan.runs) == 11
+        assert len(plan.runs) == 10
     (tmp_path / "my.py").write_text(MINE, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     (mine,) = read_entries(world, ["my.py:Mine"], [])

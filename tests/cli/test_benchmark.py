@@ -76,6 +76,27 @@ def test_an_algorithm_of_ones_own_is_tuned_and_placed_beside_others(offbeat, fol
     assert "Mine *" in out
 
 
+def test_nothing_is_tried_where_nothing_is_to_be_chosen(offbeat, folder):
+    world = folder / "taken_over.toml"
+    text = Path(WORLD).read_text(encoding="utf-8").replace("without", 'settings_of = "longtail"\nwithout')
+    world.write_text(text.replace("space =", "# "), encoding="utf-8")
+    arguments = ("benchmark", "fedbuff", "my.py:Mine", "--world", str(world), "--seeds", "2", "--output", "out")
+    code, out, err = offbeat(*arguments)
+    assert (code, err) == (0, "")
+    # Mine has no settings there, so it is tuned.
+    assert re.search(r"^taken_over: 2 algorithms, 10 trials of half length on seed 0 and 4 runs", out, re.MULTILINE)
+    code, out, err = offbeat(*arguments[:2], *arguments[3:-1], "alone")
+    assert (code, err) == (0, "")
+    assert re.search(r"^taken_over: 1 algorithms, 2 runs on seeds 1 to 2; about", out, re.MULTILINE)
+    fact = json.loads((folder / "alone" / "taken_over.json").read_text(encoding="utf-8"))["fedbuff"]
+    assert fact["settings"] == raw_data.published("longtail").facts["fedbuff"]["settings"]
+    assert (fact["trials"], fact["tuning_accuracy"]) == (0, None)
+    assert sorted(path.name for path in (folder / "alone" / "taken_over").iterdir()) == [
+        "fedbuff-seed1",
+        "fedbuff-seed2",
+    ]
+
+
 def test_the_rows_are_those_of_the_runs(offbeat, folder):
     assert offbeat(*command("fedbuff"))[0] == 0
     table = pq.read_table("out/tiny_world.parquet").to_pydict()

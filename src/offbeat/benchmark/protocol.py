@@ -41,13 +41,18 @@ class Plan:
     folder: Path
 
     def points(self, entry: Entry) -> list[Point]:
-        """Return the points of an algorithm's trials."""
+        """Return the points that an algorithm is tuned over."""
         return next_points(entry.space, [], self.trials, self.trials, TUNING_SEED)
+
+    def trial_points(self, entry: Entry) -> list[Point]:
+        """Return the points of an algorithm's trials; none if there is nothing to choose."""
+        points = self.points(entry)
+        return points if len(points) > 1 else []
 
     @property
     def runs(self) -> list[str]:
         """The names of all runs."""
-        trials = [trial_label(entry.label, n) for entry in self.entries for n in range(len(self.points(entry)))]
+        trials = [trial_label(entry.label, n) for entry in self.entries for n in range(len(self.trial_points(entry)))]
         return [
             *(f"{label}-seed{TUNING_SEED}" for label in trials),
             *(f"{entry.label}-seed{seed}" for entry in self.entries for seed in self.seeds),
@@ -71,7 +76,7 @@ class Plan:
             experiment = self.world.experiment(algorithms, [TUNING_SEED], _MEASURED_SHARE, entry.server)
             dataset = dataset or load_data(experiment, say)
             start, length = _measure(experiment, entry.label, dataset)
-            trials = len(points)
+            trials = len(self.trial_points(entry))
             total += (trials + len(self.seeds)) * start + (trials * _TUNING_SHARE + len(self.seeds)) * length
         return total
 
@@ -90,12 +95,17 @@ def _measure(experiment: Experiment, label: str, dataset: Dataset) -> tuple[floa
 
 @dataclass(frozen=True)
 class Tuned:
-    """An algorithm at the best of its trials, and its runs."""
+    """An algorithm's trials, the point that was chosen, and its runs there."""
 
     entry: Entry
     trials: Sequence[Trial]
-    best: Trial
+    point: Point
     runs: Sequence[Run]
+
+    @property
+    def tuning_value(self) -> float | None:
+        """The best trial's value; None without trials."""
+        return _best(self.trials).value if self.trials else None
 
 
 def carry_out(plan: Plan, progress: Callable[[Experiment], Progress], *, jobs: int, fresh: bool) -> list[Tuned]:
@@ -103,31 +113,52 @@ def carry_out(plan: Plan, progress: Callable[[Experiment], Progress], *, jobs: i
 
     A trial's score is that of ``offbeat sweep``. Finished runs are kept and unfinished ones resumed.
     """
+
+    def run(experiment: Experiment) -> dict[str, list[Run]]:
+        return _run(experiment, plan, progress, jobs=jobs, fresh=fresh)
+
     tuned: dict[str, Tuned] = {}
     for server, entries in _by_server(plan.entries):
-        points = {entry.label: plan.points(entry) for entry in entries}
-        tables = {
-            trial_label(entry.label, number): {"algorithm": entry.label, **_at(plan.world, entry, point)}
-            for entry in entries
-            for number, point in enumerate(points[entry.label])
-        }
-        tuning = plan.world.experiment(tables, [TUNING_SEED], _TUNING_SHARE, server)
-        runs = _run(tuning, plan, progress, jobs=jobs, fresh=fresh)
-        trials = {
-            entry.label: [
-                trial_of(tuning, entry.label, number, point, runs[trial_label(entry.label, number)])
-                for number, point in enumerate(points[entry.label])
-            ]
+        trials = _tune(plan, entries, server, run)
+        points = {
+            entry.label: _best(own).point if (own := trials[entry.label]) else plan.points(entry)[0]
             for entry in entries
         }
-        best = {label: own[best_of([trial.score for trial in own])] for label, own in trials.items()}
-        chosen = {entry.label: _at(plan.world, entry, best[entry.label].point) for entry in entries}
-        final = plan.world.experiment(chosen, plan.seeds, 1.0, server)
-        runs = _run(final, plan, progress, jobs=jobs, fresh=fresh)
+        tables = {entry.label: _at(plan.world, entry, points[entry.label]) for entry in entries}
+        runs = run(plan.world.experiment(tables, plan.seeds, 1.0, server))
         for entry in entries:
             label = entry.label
-            tuned[label] = Tuned(entry, trials[label], best[label], runs[label])
+            tuned[label] = Tuned(entry, trials[label], points[label], runs[label])
     return [tuned[entry.label] for entry in plan.entries]
+
+
+def _tune(
+    plan: Plan,
+    entries: Sequence[Entry],
+    server: Mapping[str, Any],
+    run: Callable[[Experiment], dict[str, list[Run]]],
+) -> dict[str, list[Trial]]:
+    """Return the trials of each label."""
+    points = {entry.label: plan.trial_points(entry) for entry in entries}
+    tables = {
+        trial_label(entry.label, number): {"algorithm": entry.label, **_at(plan.world, entry, point)}
+        for entry in entries
+        for number, point in enumerate(points[entry.label])
+    }
+    if not tables:
+        return {label: [] for label in points}
+    tuning = plan.world.experiment(tables, [TUNING_SEED], _TUNING_SHARE, server)
+    runs = run(tuning)
+    return {
+        label: [
+            trial_of(tuning, label, number, point, runs[trial_label(label, number)]) for number, point in enumerate(own)
+        ]
+        for label, own in points.items()
+    }
+
+
+def _best(trials: Sequence[Trial]) -> Trial:
+    return trials[best_of([trial.score for trial in trials])]
 
 
 def _at(world: World, entry: Entry, point: Point) -> dict[str, Any]:

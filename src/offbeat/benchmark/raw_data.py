@@ -95,12 +95,13 @@ def _rows(world: str, label: str, run: Run) -> pa.Table:
 
 def _facts(one: Tuned) -> dict[str, Any]:
     """Return an algorithm's search, its best point, and a run's processor seconds."""
+    value = one.tuning_value
     seconds = [run.processor_seconds or run.real_seconds for run in one.runs]
     return {
         "space": dict(one.entry.texts),
         "trials": len(one.trials),
-        "settings": dict(one.best.point),
-        "tuning_accuracy": round(one.best.value, 4) if np.isfinite(one.best.value) else None,
+        "settings": dict(one.point),
+        "tuning_accuracy": round(value, 4) if value is not None and np.isfinite(value) else None,
         "processor_seconds": round(float(np.mean(seconds)), 2),
     }
 

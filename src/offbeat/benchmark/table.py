@@ -19,9 +19,10 @@ def budget_line(plan: Plan, seconds: float, *, fresh: bool) -> str:
     runs = len(plan.runs)
     finished = 0 if fresh else runs - plan.left
     trials = runs - len(plan.entries) * len(plan.seeds)
+    tuning = f"{trials} trials of half length on seed 0 and " if trials else ""
     done = f", of which {finished} are finished" if finished else ""
     return (
-        f"{plan.world.name}: {len(plan.entries)} algorithms, {trials} trials of half length on seed 0 and "
+        f"{plan.world.name}: {len(plan.entries)} algorithms, {tuning}"
         f"{runs - trials} runs on seeds {plan.seeds[0]} to {plan.seeds[-1]}{done}; about {units.duration(seconds)} of "
         "processor time in all, by a short run of each"
     )
