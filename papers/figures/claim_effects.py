@@ -71,7 +71,10 @@ def claim_effects(
 
 def _effect(claim: Claim, own: Group, other: Group, chance: float | None) -> ClaimEffect:
     left = _numbers(claim, own, claim.of, claim.less)
-    if claim.than is None:
+    if claim.than_mean is not None:
+        costs = zip(*(_numbers(claim, other, label, None) for label in claim.than_mean), strict=True)
+        right = [Range(*map(_harmonic_mean, zip(*seed, strict=True))) for seed in costs]
+    elif claim.than is None:
         assert claim.value is not None
         right = [Range(claim.value, claim.value)] * len(left)
         if claim.quantity.endswith("_to_target"):
@@ -88,6 +91,7 @@ def _effect(claim: Claim, own: Group, other: Group, chance: float | None) -> Cla
         "close to": Range(-claim.tolerance, claim.tolerance),
     }[claim.relation]
     sides = [(own, claim.of), (own, claim.less), (other, claim.than), (other, claim.than_less)]
+    sides += [(other, label) for label in claim.than_mean or ()]
     labels = [(group, label) for group, label in sides if label is not None]
     tested, obstacle = test_pairs(pairs, allowed)
     return ClaimEffect(
@@ -147,6 +151,11 @@ def _numbers(claim: Claim, group: Group, of: str, less: str | None) -> list[Rang
     if less is None:
         return numbers
     return [_minus(m, _number(claim, run)) for m, run in zip(numbers, group.runs[less], strict=True)]
+
+
+def _harmonic_mean(costs: Sequence[float]) -> float:
+    total = math.fsum(1 / cost for cost in costs)
+    return len(costs) / total if total else math.inf
 
 
 def _number(claim: Claim, run: Run) -> Range:

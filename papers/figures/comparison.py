@@ -172,6 +172,8 @@ def _finding(figure: ComparisonFigure, measured: ClaimEffect, runs: Sequence[Run
     labels = [_in_panel(figure, label, claim.than_panel) for label in (claim.than, claim.than_less) if label]
     factor = "" if claim.factor == 1 else f"{claim.factor:g} × "
     than = f"that of {' less that of '.join(labels)}, " if labels else ""
+    if claim.than_mean:
+        than = f"the harmonic mean of {', '.join(claim.than_mean)}, "
     sign = "within" if claim.relation == "close to" else "give or take"
     tolerance = f", {sign} {claim.tolerance:g}" if claim.tolerance else ""
     values = {} if claim.less else {claim.of: ours}

@@ -43,7 +43,8 @@ def check_tuning(tuning: Tuning, experiment: Experiment, path: Path) -> None:
 def check_claim(claim: Claim, experiment: Experiment, path: Path) -> None:
     """Check that an experiment has a claim's algorithms, target and measure."""
     start = f"{path}: claim {claim.name!r}: "
-    for label in (claim.of, claim.less, *(() if claim.than_panel else (claim.than, claim.than_less))):
+    compared = () if claim.than_panel else (claim.than, claim.than_less, *(claim.than_mean or ()))
+    for label in (claim.of, claim.less, *compared):
         if label is not None and label not in experiment.algorithms:
             raise OffbeatError(f"{start}{did_you_mean(label, experiment.algorithms)}")
     if claim.quantity.endswith("_to_target") and experiment.evaluate.target is None:

@@ -140,9 +140,9 @@ class Statement(Section):
 class Claim(Statement):
     """``[[claims]]``: a statement of the paper, as an inequality.
 
-    With m the quantity and r = factor · (the same quantity of ``than``, or ``value``): ``at most`` is m ≤ r +
-    tolerance, ``at least`` m ≥ r − tolerance, ``close to`` |m − r| ≤ tolerance. With ``less`` and ``than_less`` both
-    sides are differences.
+    With m the quantity and r = factor · (the same quantity of ``than`` or ``than_mean``, or ``value``): ``at most`` is
+    m ≤ r + tolerance, ``at least`` m ≥ r − tolerance, ``close to`` |m − r| ≤ tolerance. With ``less`` and
+    ``than_less`` both sides are differences.
     """
 
     quantity: Quantity
@@ -159,7 +159,10 @@ class Claim(Statement):
     relation: Literal["at most", "at least", "close to"]
     """The inequality, see above."""
     than: str | None = None
-    """Another label. Exactly one of than and value is needed."""
+    """Another label. Exactly one of than, than_mean and value is needed."""
+    than_mean: Annotated[tuple[str, ...] | None, Field(strict=False, min_length=2)] = None
+    """Labels whose costs to the target have the harmonic mean that is compared: m divided by it is the mean of m's
+    ratios to each of them."""
     than_panel: str | None = None
     """The panel that than belongs to, above all panels of the claim; the same panel if it is left out."""
     than_less: str | None = None
@@ -181,7 +184,11 @@ class Claim(Statement):
     def _check(self) -> "Claim":
         is_cost = self.quantity.endswith("_to_target")
         for is_wrong, message in (
-            ((self.than is None) is (self.value is None), "set exactly one of than and value"),
+            (
+                [self.than, self.than_mean, self.value].count(None) != 2,
+                "set exactly one of than, than_mean and value",
+            ),
+            (self.than_mean is not None and not is_cost, "than_mean is a mean of costs to the target"),
             (self.than_panel is not None and self.than is None, "than_panel needs than"),
             (
                 self.than is not None and (self.less is None) is not (self.than_less is None),

@@ -98,6 +98,23 @@ def test_a_target_not_reached_is_counted_and_not_dropped():
     assert effect(claim(quantity="seconds_to_target"), *[(SOON, LATE)] * 4, (LATE, SOON)).tested.method == "paired t"
 
 
+def test_a_claim_may_compare_with_the_average_over_several_algorithms():
+    def mean_effect(*curves):
+        made = claim(quantity="seconds_to_target", than=None, than_mean=["b", "c"], factor=0.5)
+        (found,) = claim_effects([made], Group.of(runs(*[curves] * 5, labels=("a", "b", "c"))))
+        return found
+
+    found = mean_effect(SOON, LATE, SOON)
+    assert [pair.low for pair in found.pairs] == pytest.approx([math.log((100 / 400 + 100 / 100) / 2 / 0.5)] * 5)
+    assert len(found.runs) == 15
+    # c needs more than 400 s, so a's ratio to it is between 0 and 1/4.
+    assert (
+        mean_effect(SOON, LATE, NEVER).pairs
+        == [pytest.approx((math.log((1 / 4 + 0) / 2 / 0.5), math.log((1 / 4 + 1 / 4) / 2 / 0.5)))] * 5
+    )
+    assert mean_effect(SOON, (0.9, math.nan), (0.9, math.nan)).pairs == [Range(-INF, -INF)] * 5
+
+
 def test_a_target_not_reached_is_infinite_beside_a_number():
     never = claim(quantity="seconds_to_target", relation="at least", than=None, value=600.0)
     assert effect(never, *[(NEVER, SOON)] * 5).pairs == [Range(INF, INF)] * 5

@@ -26,10 +26,15 @@ def test_a_figure_file_is_also_an_experiment(experiments):
     [
         ('of = "fedavg"', 'of = "fedavgg"', "did you mean 'fedavg'"),
         ('than = "fedavg"', 'than = "other"', "'FedAsync sends as much'"),
+        (
+            'quantity = "final"\nof = "fedavg"\nrelation = "at least"\nvalue = 0.15',
+            'quantity = "bytes_to_target"\nof = "fedavg"\nrelation = "at least"\nthan_mean = ["fedavg", "fedasink"]',
+            "did you mean 'fedasync'",
+        ),
         ('quantity = "final"', 'quantity = "last"', "quantity"),
         ('quantity = "final"', 'quantity = "swing"', "last_seconds"),
         ("last_seconds = 10.0\n", "", "last_seconds"),
-        ("value = 0.15\n", "", "exactly one of than and value"),
+        ("value = 0.15\n", "", "exactly one of than, than_mean and value"),
         ("target = 0.3\n", "", "bytes_to_target needs evaluate.target"),
         ('figure = "Figure 1"\n', "", "figure"),
         ("stop.virtual_seconds=20.0", "stop.virtual=20.0", "virtual"),

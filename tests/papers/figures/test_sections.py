@@ -13,6 +13,9 @@ from tests.papers.figures.claims import claim
         ({"less": "c"}, "set both less and than_less, or neither"),
         ({"than_less": "c"}, "set both less and than_less, or neither"),
         ({"than": None, "value": 0.5, "than_less": "c"}, "than_less needs than"),
+        ({"than": None, "than_mean": ["b", "c"]}, "than_mean is a mean of costs to the target"),
+        ({"quantity": "seconds_to_target", "than_mean": ["b", "c"]}, "exactly one of than, than_mean and value"),
+        ({"quantity": "seconds_to_target", "than": None, "than_mean": ["b"]}, "than_mean"),
         ({"quantity": "seconds_to_target", "less": "c", "than_less": "d"}, "a target may not be reached"),
     ],
 )
