@@ -22,8 +22,9 @@ from papers.figures.figure_result import DEFAULT_SEEDS, FigureRecord, FigureResu
 from papers.figures.finding import Finding
 from papers.figures.sections import SCALES
 from papers.figures.verdicts import with_verdicts
+from papers.results.claims_table import effect_text, verdict_text
 from papers.results.ledger import read_ledger, write_ledger
-from papers.results.paper_page import effect_text, page_of, verdict_text
+from papers.results.paper_page import page_of
 
 _RUNS = Path("runs") / "reproduce"
 _PAGES = Path("docs") / "results"  # --list shows the verdicts of this ledger unless --pages names another

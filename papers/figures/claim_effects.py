@@ -135,14 +135,14 @@ def _at_edge(labels: Sequence[tuple[Group, str]]) -> str:
 
 
 def _is_ratio(claim: Claim, group: Group) -> bool:
-    """Return whether a claim is about a ratio: of costs, swings or losses.
+    """Return whether a claim is about a ratio.
 
-    With a tolerance, or of differences, it is about a difference.
+    It is one with a factor, or if it is about costs, swings or losses; but not with a tolerance, or of differences.
     """
     if claim.less is not None or claim.tolerance:
         return False
     is_swing_or_cost = claim.quantity == "swing" or claim.quantity.endswith("_to_target")
-    return is_swing_or_cost or not measure_of(claim, group.runs[claim.of]).is_share
+    return claim.factor != 1 or is_swing_or_cost or not measure_of(claim, group.runs[claim.of]).is_share
 
 
 def _numbers(claim: Claim, group: Group, of: str, less: str | None) -> list[Range]:

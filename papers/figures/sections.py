@@ -133,8 +133,9 @@ class Statement(Section):
     """Whether the index of the results lists its statement."""
 
     def inequality(self) -> dict[str, Any]:
-        """Return the claim without its texts and without defaults."""
-        return self.model_dump(exclude_defaults=True, exclude={"name", "paper", "ours", "statement", "headline"})
+        """Return the claim without its texts, its panels and defaults."""
+        texts = {"name", "paper", "ours", "statement", "headline"}
+        return self.model_dump(exclude_defaults=True, exclude={*texts, "panels"})
 
 
 class Claim(Statement):

@@ -5,9 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from papers.figures.figure_result import FigureRecord, Key
 from papers.figures.finding import Finding
+from papers.results.claims_table import effect_text, limit_text
 from papers.results.csv_files import CLAIMS, SETTINGS
 from papers.results.markdown import folded, table
-from papers.results.paper_page import CLASS_NAMES, effect_text, limit_text
+from papers.results.paper_page import CLASS_NAMES
 from papers.results.statement_chart import chart_name
 from papers.results.statements import EVIDENCE, WORDS, Statement, counts, statements_of
 

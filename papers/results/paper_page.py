@@ -6,7 +6,7 @@ from pathlib import Path
 
 from offbeat import units
 from papers.figures.figure_result import FigureRecord, Key, seeds_option
-from papers.figures.finding import Evidence, Finding
+from papers.results.claims_table import claims_table, effect_text, panel_name, shared_evidence, verdict_text
 from papers.results.csv_files import CLAIMS, SETTINGS
 from papers.results.markdown import folded, table
 from papers.results.statements import EVIDENCE, WORDS, counts, statements_of
@@ -23,8 +23,9 @@ def paper_page(records: Sequence[FigureRecord], outdated: Collection[Key], image
         f"# {records[0].paper}\n",
         f"{summary(records, outdated)}\n",
         "Each claim is tested once in each panel. A cell has the verdict, then the measured effect with its 95 % "
-        "interval: `×` is the ratio of the claim's two sides, points are their difference. The line above a table "
-        "gives the class of evidence and the seeds. [The index](index.md) defines classes, tests and verdicts; "
+        "interval: `×` is the ratio of the claim's two sides, points are their difference; the limit is what the claim "
+        "allows. Quotation marks hold the paper's words. The line above a table gives the class of evidence and the "
+        "seeds. [The index](index.md) defines classes, tests and verdicts; "
         f"[{CLAIMS}]({CLAIMS}) has each claim with p-values, cost and the numbers of each seed, "
         f"[{SETTINGS}]({SETTINGS}) settings and tuning.\n",
     ]
@@ -73,28 +74,6 @@ def _claims(number: int) -> str:
     return f"{number} distinct claim{'' if number == 1 else 's'}"
 
 
-def effect_text(finding: Finding) -> str:
-    """Return the effect in words, or – without one."""
-    return finding.effect.text if finding.effect is not None and finding.effect.text else "–"
-
-
-def limit_text(finding: Finding) -> str:
-    """Return the limit that the claim sets to its effect; empty if unknown."""
-    effect = finding.effect
-    if effect is None or not effect.text:
-        return ""
-    scale = 100 if effect.text.endswith("points") else 1
-    low, high = (None if bound is None else f"{scale * bound + 0.0:.3g}" for bound in effect.allowed)
-    if low is not None and high is not None:
-        return f"{low} to {high}"
-    return f"≤{high}" if high is not None else f"≥{low}"
-
-
-def verdict_text(finding: Finding) -> str:
-    """Return the verdict; the obstacle in parentheses if it is open."""
-    return f"open ({finding.obstacle})" if finding.verdict == "open" and finding.obstacle else finding.verdict
-
-
 def _file_section(records: Sequence[FigureRecord], outdated: Collection[Key], images: str) -> list[str]:
     """Return the section on the figures of one file at one scale."""
     first = records[0]
@@ -105,8 +84,8 @@ def _file_section(records: Sequence[FigureRecord], outdated: Collection[Key], im
         question = one.question.removeprefix(one.file_question).strip()
         mark = " *Outdated.*" if one.key in outdated else ""
         if question or mark:
-            lines.append(f"`{_panel(one)}`: {question}{mark}".replace(":  *", ": *") + "\n")
-        drawn = [f"![{one.figure}]({images}/{figure})\n" for figure in one.figures]
+            lines.append(f"`{panel_name(one)}`: {question}{mark}".replace(":  *", ": *") + "\n")
+        drawn = [f"![{_alternative(one, figure)}]({images}/{figure})\n" for figure in one.figures]
         shown = 0 if number else 1
         lines += drawn[:shown]
         pictures += drawn[shown:]
@@ -119,9 +98,15 @@ def _file_section(records: Sequence[FigureRecord], outdated: Collection[Key], im
         claims = dict.fromkeys(finding.claim for one in records for finding in one.findings)
         lines.append(f"{'. '.join(claims)}.\n")
     else:
-        lines += _claims_table(records, has_cells=not reasons)
+        lines += claims_table(records, has_cells=not reasons)
     lines += _numbers_table(records) if reasons != ["outdated"] else []
     return [*lines, *folded("Different from the paper", _differences(records)[1:]), _command(records)]
+
+
+def _alternative(record: FigureRecord, figure: str) -> str:
+    """Return a picture's alternative text: the figure, and its axis or measure."""
+    more = Path(figure).stem.removeprefix(Path(record.figures[0]).stem).replace("-", " ").strip()
+    return f"{record.figure}, {more}" if more else record.figure
 
 
 def _evidence_line(records: Sequence[FigureRecord]) -> str:
@@ -129,27 +114,18 @@ def _evidence_line(records: Sequence[FigureRecord]) -> str:
     samples: dict[str, list[str]] = {}
     for one in records:
         sample = f"seeds {_spans(one.seeds)} (n = {len(one.seeds)})" if one.seeds else f"n = {one.findings[0].n}"
-        samples.setdefault(sample, []).append(_panel(one))
+        samples.setdefault(sample, []).append(panel_name(one))
     words = "; ".join(
         f"{', '.join(panels)}: {sample}" if len(samples) > 1 else sample for sample, panels in samples.items()
     )
-    shared = _shared_evidence(records)
+    shared = shared_evidence(records)
     evidence = f"**{CLASS_NAMES[shared]}**" if shared else f"**{CLASS_NAMES[first.evidence]}**, unless marked"
-    return f"Evidence: {evidence}; {words}. {first.world}.\n"
-
-
-def _shared_evidence(records: Sequence[FigureRecord]) -> Evidence | None:
-    """Return the class of evidence of all findings; None if there are several."""
-    found: set[Evidence] = {finding.evidence for one in records for finding in one.findings}
-    return found.pop() if len(found) == 1 else None
+    start = f"{panel_name(first)}: " if len({one.world for one in records}) > 1 else ""
+    return f"Evidence: {evidence}; {words}. {start}{first.world}.\n"
 
 
 def _spans(seeds: Sequence[int]) -> str:
     return f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
-
-
-def _panel(record: FigureRecord) -> str:
-    return record.name.rpartition("/")[2]
 
 
 def _reasons(records: Sequence[FigureRecord], outdated: Collection[Key]) -> list[str]:
@@ -163,35 +139,9 @@ def _reasons(records: Sequence[FigureRecord], outdated: Collection[Key]) -> list
     return list(reasons)
 
 
-def _claims_table(records: Sequence[FigureRecord], *, has_cells: bool) -> list[str]:
-    """Return the table of claims; without cells where the verdict is the same for all."""
-    panels = records if has_cells else ()
-    cells = [{finding.claim: _cell(finding) for finding in one.findings} for one in panels]
-    papers: dict[str, dict[str, None]] = {}
-    own: dict[str, str] = {}
-    has_classes = _shared_evidence(records) is None
-    for one in records:
-        for finding in one.findings:
-            papers.setdefault(finding.claim, {})[finding.paper] = None
-            own[finding.claim] = " *(ours)*" if finding.evidence == "ours" and has_classes else ""
-    return table(
-        ("claim", "in the paper", *map(_panel, panels)),
-        (
-            (f"{claim}{own[claim]}", "; ".join(texts), *(panel.get(claim, "–") for panel in cells))
-            for claim, texts in papers.items()
-        ),
-    )
-
-
-def _cell(finding: Finding) -> str:
-    effect, verdict = effect_text(finding), verdict_text(finding)
-    word = f"**{verdict}**" if verdict == "contradicted" else verdict
-    return f"{word} · {effect}" if effect != "–" else word
-
-
 def _numbers_table(records: Sequence[FigureRecord]) -> list[str]:
     """Return our numbers on the quantity of most claims, and the paper's below."""
-    numbers = [(_panel(one), *_main_numbers(one)) for one in records if not one.table]
+    numbers = [(panel_name(one), *_main_numbers(one)) for one in records if not one.table]
     published = {(f"paper, {quantity}", ""): values for one in records for quantity, values in one.published.items()}
     rows = {(panel, quantity): values for panel, quantity, values in numbers} | published
     labels = list(dict.fromkeys(label for values in rows.values() for label in values))

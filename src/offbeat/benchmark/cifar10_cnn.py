@@ -4,10 +4,11 @@ from torch import nn
 
 
 def cifar10_cnn() -> nn.Module:
-    """Return the network of PyTorch's CIFAR-10 tutorial, for inputs ``(n, 3, 32, 32)`` and ten classes.
+    """Return the network of PyTorch's CIFAR-10 tutorial.
 
-    Two 5x5 convolutions with 6 and 16 channels, each with ReLU and 2x2 max-pooling; 120 and 84 units with ReLU; 62,006
-    parameters. A step costs a seventh of a step of the built-in ``cnn``.
+    Inputs ``(n, 3, 32, 32)``, ten classes. Two 5x5 convolutions with 6 and 16 channels, each with ReLU and 2x2
+    max-pooling; 120 and 84 units with ReLU; 62,006 parameters. A step takes a
+    seventh of the time of the built-in ``cnn``.
     """
     return nn.Sequential(
         nn.Conv2d(3, 6, kernel_size=5),

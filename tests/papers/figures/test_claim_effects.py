@@ -60,8 +60,10 @@ def test_accuracies_are_compared_by_their_difference_and_their_swings_by_their_r
     shares = Group.of(
         [a_run(label, seed, (0.2, value)) for seed in range(5) for label, value in (("a", 0.6), ("b", 0.5))]
     )
-    final, swing = claim_effects([claim(), claim(quantity="swing", last_seconds=200.0)], shares)
+    claims = [claim(), claim(quantity="swing", last_seconds=200.0), claim(factor=0.9)]
+    final, swing, share = claim_effects(claims, shares)
     assert [pair.low for pair in final.pairs] == pytest.approx([0.1] * 5)
+    assert [pair.low for pair in share.pairs] == pytest.approx([math.log(0.6 / (0.9 * 0.5))] * 5)  # a share of b's
     assert [pair.low for pair in swing.pairs] == pytest.approx([math.log(0.4 / 0.3)] * 5)
 
 

@@ -78,6 +78,8 @@ def test_the_fingerprint_depends_on_settings_claims_and_compared_panels(write):
     few, many = fingerprints()
     assert fingerprints("tolerance = 0.9", "tolerance = 0.9\nfactor = 1.0") == (few, many)
     assert fingerprints("With few.", "With hardly any.") == (few, many)
+    # A claim of both panels may become two claims, one for each.
+    assert fingerprints('panels = ["b"]', 'panels = ["b", "a"]')[1] == many
     # The claim that compares is none of the panel's that it is compared with.
     few_now, many_now = fingerprints("tolerance = 0.9", "tolerance = 0.8")
     assert few_now == few

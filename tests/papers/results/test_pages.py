@@ -9,9 +9,10 @@ import pytest
 from papers.figures.catalogue import read_all
 from papers.figures.figure_result import FigureRecord
 from papers.figures.finding import Effect, Finding
+from papers.results.claims_table import limit_text
 from papers.results.ledger import read_ledger, write_ledger
 from papers.results.pages import write_pages
-from papers.results.paper_page import limit_text, page_of
+from papers.results.paper_page import page_of
 
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "docs" / "results"
@@ -67,18 +68,28 @@ def page(tmp_path):
 
 def test_the_panels_of_a_file_share_a_table(page):
     text = page(A, B)
-    assert "| claim | in the paper | fig1a | fig1b |\n|---|---|---|---|\n" in text
-    assert "| c1 | it is | supported · × 0.50 [0.40, 0.60] | – |\n" in text
-    assert "| it is; and so | **contradicted** | not supported |\n" in text
-    assert "| c3 | it is | open (fewer than 5 seeds) | – |\n" in text
+    assert "| claim | in the paper | limit | fig1a | fig1b |\n|---|---|---|---|---|\n" in text
+    assert "| c1 | it is | ≤1 | supported · × 0.50 [0.40, 0.60] | – |\n" in text
+    assert "| it is; and so |  | **contradicted** | not supported |\n" in text
+    assert "| c3 | it is |  | open (fewer than 5 seeds) | – |\n" in text
     for part in ("## Figure 1, quick scale", "\nDigits.\n", "`fig1a`: Few.\n", "`fig1b`: Many.\n", "- Everything."):
         assert text.count(part) == 1
     assert "`python -m papers paper/fig1a paper/fig1b --scale quick --seeds 10` · `papers/paper/fig1.toml`" in text
     assert "Evidence: **proxy**, unless marked; seeds 11 to 20 (n = 10). the world.\n" in text
 
 
+def test_the_line_above_a_table_says_whose_world_it_names(page):
+    assert "(n = 10). fig1a: the world.\n" in page(A, replace(B, world="another world"))
+
+
+def test_each_picture_has_its_own_alternative_text(page):
+    text = page(replace(A, figures=("a.png", "a-over-bytes.png")))
+    assert "![Figure 1 (a)](images/a.png)" in text
+    assert "![Figure 1 (a), over bytes](images/a-over-bytes.png)" in text
+
+
 def test_claims_of_ours_are_marked(page):
-    assert "| c2 *(ours)* | it is | **contradicted** |\n" in page(A)
+    assert "| c2 *(ours)* | it is |  | **contradicted** |\n" in page(A)
     assert "(ours)" not in page(B)
 
 
