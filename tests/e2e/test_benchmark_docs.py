@@ -30,7 +30,7 @@ def data(**levels):
     rows = []
     for place, (label, level) in enumerate(levels.items()):
         for seed in SEEDS:
-            values = [0.1, *[level + NOISE[place, seed - 1]] * 30]
+            values = [0.1, *[level + NOISE[place, seed - 1]] * 40]
             for step, accuracy in enumerate(values):
                 costs = 4.0 * step, 40.0 * step, 4_000_000 * step
                 rows.append(("silo", label, seed, *costs, step, 0, 0, step, accuracy, 1.0))
@@ -80,10 +80,20 @@ def test_a_difference_that_the_runs_do_not_tell_is_not_named(make_benchmark):
     assert "No algorithm reaches 80 % in clearly less virtual time than FedAvg." in text
 
 
+def test_effects_stand_beside_those_of_the_world_that_the_settings_are_from(make_benchmark):
+    tuned, other = data(fedavg=0.7, fedbuff=0.9), data(fedavg=0.7, fedbuff=0.3)
+    worlds = {"cifar10-longtail": (read_world("cifar10-longtail"), other), "longtail": (read_world("longtail"), tuned)}
+    text = make_benchmark.page(worlds)
+    assert "here and where the settings were chosen, in `longtail`:\n" in text
+    assert re.search(r"^\| fedbuff \| -4\d\.\d \[.*\] points \| \+2\d\.\d \[.*\] points \|$", text, re.MULTILINE)
+    del worlds["longtail"]
+    assert "where the settings were chosen" not in make_benchmark.page(worlds)
+
+
 def test_the_same_data_give_the_same_chart(make_benchmark):
     from offbeat.benchmark.effects import compare
     from offbeat.report.plot_style import png
 
     world = dataclasses.replace(read_world("silo"))
     comparison = compare(world, data(fedavg=0.7, fedbuff=0.9).curves)
-    assert png(make_benchmark.chart(world, comparison)) == png(make_benchmark.chart(world, comparison))
+    assert png(make_benchmark.chart(comparison)) == png(make_benchmark.chart(comparison))

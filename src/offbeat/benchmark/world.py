@@ -71,7 +71,8 @@ class World:
         table: The experiment.
         without: Labels that are not run in this world.
         space: Search spaces by key that replace the usual ones.
-        settings: Settings by label that another world's tuning has chosen; these labels are not tuned again.
+        settings_of: The world whose chosen settings are taken over.
+        settings: These settings by label; the labels are not tuned again.
     """
 
     path: Path
@@ -81,6 +82,7 @@ class World:
     table: Table
     without: Sequence[str]
     space: Mapping[str, str]
+    settings_of: str | None = None
     settings: Mapping[str, Point] = field(default_factory=dict)
 
     @property
@@ -125,7 +127,9 @@ def read_world(name: str) -> World:
     if benchmark.settings_of is not None:
         facts = json.loads(_published()[benchmark.settings_of].read_text(encoding="utf-8"))
         settings = {label: fact["settings"] for label, fact in facts.items()}
-    return World(path, benchmark.question, seconds, target, table, without, benchmark.space, settings)
+    return World(
+        path, benchmark.question, seconds, target, table, without, benchmark.space, benchmark.settings_of, settings
+    )
 
 
 def _published() -> dict[str, Path]:
