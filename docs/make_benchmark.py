@@ -119,13 +119,22 @@ def _section(world: World, data: WorldData, comparison: Comparison) -> Iterator[
 
 def _carried_over(world: World, comparison: Comparison, tuned: Comparison) -> Iterator[str]:
     """Return the effects in a world beside those in the world that its settings are from."""
-    yield f"Over FedAvg at equal virtual time, here and where the settings were chosen, in `{world.settings_of}`:\n"
+    yield (
+        "Accuracy over FedAvg's at equal virtual time, here and where the settings were chosen, in "
+        f"`{world.settings_of}`; bold if clear:\n"
+    )
     yield f"| | {world.name} | {world.settings_of} |\n| --- | --- | --- |"
     for label in by_accuracy(comparison):
         if label != BASELINE:
-            cells = (_words(one.find(label, BASELINE, "accuracy", "seconds"), label) for one in (comparison, tuned))
+            cells = (_in_bold(one.find(label, BASELINE, "accuracy", "seconds")) for one in (comparison, tuned))
             yield f"| {label} | {' | '.join(cells)} |"
     yield ""
+
+
+def _in_bold(effect: Effect | None) -> str:
+    """Write an effect, in bold if it is clear."""
+    text = "not measured" if effect is None else effect_text(effect)
+    return f"**{text}**" if effect is not None and effect.is_clear else text
 
 
 def _words(effect: Effect | None, best: str, cost: str = "") -> str:

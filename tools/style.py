@@ -27,7 +27,7 @@ LONGER_PAGES = {
     "docs/results/fedlaavg.md": 3500,
     "docs/results/fedluck.md": 2000,
     "docs/results/patterns.md": 4400,
-    "docs/results/what_to_use.md": 1400,
+    "docs/results/what_to_use.md": 1700,
     "docs/theory-measurements.md": 1500,
 }
 

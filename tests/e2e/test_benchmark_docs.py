@@ -81,11 +81,13 @@ def test_a_difference_that_the_runs_do_not_tell_is_not_named(make_benchmark):
 
 
 def test_effects_stand_beside_those_of_the_world_that_the_settings_are_from(make_benchmark):
-    tuned, other = data(fedavg=0.7, fedbuff=0.9), data(fedavg=0.7, fedbuff=0.3)
+    tuned, other = data(fedavg=0.7, fedbuff=0.9, ace=0.7), data(fedavg=0.7, fedbuff=0.3, ace=0.7)
     worlds = {"cifar10-longtail": (read_world("cifar10-longtail"), other), "longtail": (read_world("longtail"), tuned)}
     text = make_benchmark.page(worlds)
-    assert "here and where the settings were chosen, in `longtail`:\n" in text
-    assert re.search(r"^\| fedbuff \| -4\d\.\d \[.*\] points \| \+2\d\.\d \[.*\] points \|$", text, re.MULTILINE)
+    assert "here and where the settings were chosen, in `longtail`; bold if clear:\n" in text
+    cells = r"\*\*-4\d\.\d \[.*\] points\*\* \| \*\*\+2\d\.\d \[.*\] points\*\*"
+    assert re.search(rf"^\| fedbuff \| {cells} \|$", text, re.MULTILINE)
+    assert re.search(r"^\| ace \| [+-]0\.\d \[.*\] points \| [+-]0\.\d \[.*\] points \|$", text, re.MULTILINE)
     del worlds["longtail"]
     assert "where the settings were chosen" not in make_benchmark.page(worlds)
 
