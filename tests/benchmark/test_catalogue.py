@@ -59,6 +59,7 @@ def test_a_world_takes_over_the_settings_that_another_one_has_tuned(tmp_path, mo
     world = read_world("cifar10-longtail")
     found = read_entries(world, [], [])
     assert [one.label for one in found] == ["fedavg", "fedasync", "fedbuff", "fedcompass", "fedfa", "fedluck"]
+    assert (world.seeds, read_world("longtail").seeds) == (5, 10)
     tuned = published("longtail").facts
     for one in found:
         plan = Plan(world, [one], range(1, 11), TRIALS, tmp_path)
@@ -75,6 +76,7 @@ def test_a_world_takes_over_the_settings_that_another_one_has_tuned(tmp_path, mo
     [
         ('settings_of = "lontail"', "benchmark.settings_of = 'lontail': did you mean 'longtail'? "),
         ("settings_of = 3", "benchmark.settings_of = 3: must be a valid string"),
+        ("seeds = 1", "benchmark.seeds = 1: must be greater than or equal to 2"),
         ('only = ["fedavgg"]', "benchmark.only = ['fedavgg']: did you mean 'fedavg'? "),
         ("space = 3", "benchmark.space = 3: must be a table"),
         ("spaces = {}", "unknown key benchmark.spaces: did you mean 'space'? "),

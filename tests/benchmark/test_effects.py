@@ -26,6 +26,14 @@ def rising(times, end=0.6):
     ]
 
 
+def test_seeds_that_the_baseline_does_not_have_have_no_budget_of_client_time():
+    found = compare(WORLD, {"fedavg": flat(0.5)[:5], "fast": flat(0.6)})
+    standings = found.standings["fast"]
+    assert standings["client_seconds"].accuracy.mean == pytest.approx(0.6 + NOISE[:5].mean())
+    assert standings["seconds"].accuracy.mean == pytest.approx(0.6 + NOISE.mean())
+    assert compare(WORLD, {"fast": flat(0.6)}).standings["fast"]["bytes"].accuracy is None
+
+
 def test_accuracies_are_compared_seed_by_seed():
     better = [a_curve([0.1, *[0.6 + NOISE[seed - 1] * 2] * 4], seed) for seed in SEEDS]
     found = compare(WORLD, {"fedavg": flat(0.5), "fast": better})

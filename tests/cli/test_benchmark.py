@@ -79,8 +79,8 @@ def test_an_algorithm_of_ones_own_is_tuned_and_placed_beside_others(offbeat, fol
 def test_nothing_is_tried_where_nothing_is_to_be_chosen(offbeat, folder):
     world = folder / "taken_over.toml"
     text = Path(WORLD).read_text(encoding="utf-8").replace("without", 'settings_of = "longtail"\nwithout')
-    world.write_text(text.replace("space =", "# "), encoding="utf-8")
-    arguments = ("benchmark", "fedbuff", "my.py:Mine", "--world", str(world), "--seeds", "2", "--output", "out")
+    world.write_text(text.replace("space =", "seeds = 2  #"), encoding="utf-8")
+    arguments = ("benchmark", "fedbuff", "my.py:Mine", "--world", str(world), "--output", "out")
     code, out, err = offbeat(*arguments)
     assert (code, err) == (0, "")
     # Mine has no settings there, so it is tuned.

@@ -160,11 +160,11 @@ class _At:
 
 
 def _standing(curves: Sequence[Curve], cost: str, budget: Budget, target: float) -> Standing:
-    accuracies = [accuracy_at(curve, cost, budget.get(curve.seed, math.inf)) for curve in curves]
+    accuracies = [accuracy_at(curve, cost, budget[curve.seed]) for curve in curves if curve.seed in budget]
     costs = [cost_to(curve, cost, target) for curve in curves]
     reached = [one.low for one in costs if one.high < math.inf]
     return Standing(
-        estimate(accuracies) if all(map(math.isfinite, accuracies)) else None,
+        estimate(accuracies) if accuracies and all(map(math.isfinite, accuracies)) else None,
         estimate(reached) if len(reached) == len(curves) else None,
         len(reached),
         sum(map(has_diverged, curves)),

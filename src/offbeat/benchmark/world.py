@@ -36,6 +36,8 @@ class BenchmarkSection(Section):
     """The labels that are run; all if empty."""
     space: dict[str, str] = Field(default_factory=dict)
     """Search spaces by key that replace the usual ones."""
+    seeds: Annotated[int, Field(ge=2)] = 10
+    """The number of seeds of the comparison."""
     settings_of: str | None = None
     """A world whose chosen settings are taken over. Labels that it has are not tuned again."""
 
@@ -71,6 +73,7 @@ class World:
         table: The experiment.
         without: Labels that are not run in this world.
         space: Search spaces by key that replace the usual ones.
+        seeds: The number of seeds of the comparison.
         settings_of: The world whose chosen settings are taken over.
         settings: These settings by label; the labels are not tuned again.
     """
@@ -82,6 +85,7 @@ class World:
     table: Table
     without: Sequence[str]
     space: Mapping[str, str]
+    seeds: int = 10
     settings_of: str | None = None
     settings: Mapping[str, Point] = field(default_factory=dict)
 
@@ -128,7 +132,16 @@ def read_world(name: str) -> World:
         facts = json.loads(_published()[benchmark.settings_of].read_text(encoding="utf-8"))
         settings = {label: fact["settings"] for label, fact in facts.items()}
     return World(
-        path, benchmark.question, seconds, target, table, without, benchmark.space, benchmark.settings_of, settings
+        path,
+        benchmark.question,
+        seconds,
+        target,
+        table,
+        without,
+        benchmark.space,
+        benchmark.seeds,
+        benchmark.settings_of,
+        settings,
     )
 
 

@@ -18,9 +18,7 @@ from offbeat.cli.options import FRESH, JOBS, PATH
     "--seeds",
     metavar="N",
     type=click.IntRange(min=2),
-    default=10,
-    show_default=True,
-    help="Seeds of the comparison: 1 to N. Tuning has seed 0.",
+    help="Seeds of the comparison: 1 to N; 10 if the world does not say otherwise. Tuning has seed 0.",
 )
 @click.option(
     "--over",
@@ -42,7 +40,7 @@ from offbeat.cli.options import FRESH, JOBS, PATH
 def benchmark(
     algorithms: Sequence[str],
     worlds: Sequence[str],
-    seeds: int,
+    seeds: int | None,
     overs: Sequence[str],
     output: Path,
     fresh: bool,
@@ -63,7 +61,13 @@ def benchmark(
     from offbeat.runs.progress import Progress
 
     plans = [
-        Plan(world, read_entries(world, algorithms, overs), range(1, seeds + 1), TRIALS, output / world.name)
+        Plan(
+            world,
+            read_entries(world, algorithms, overs),
+            range(1, (seeds or world.seeds) + 1),
+            TRIALS,
+            output / world.name,
+        )
         for world in map(read_world, dict.fromkeys(worlds or world_names()))
     ]
     plans = [plan for plan in plans if plan.entries]
