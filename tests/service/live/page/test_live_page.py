@@ -222,10 +222,10 @@ def test_a_dark_screen_has_colours_of_its_own(page, trained):
     sign_in(page, trained.url, trained.admin.token, dark=True)
     background = "return getComputedStyle(document.body).backgroundColor"
     assert page.run(background) == "rgb(21, 24, 28)"
-    assert page.run(PIXELS, "#versions") > 50
+    eventually(lambda: page.run(PIXELS, "#versions") > 50)
     page.look(dark=False)
     assert page.run(background) == "rgb(255, 255, 255)"
-    assert page.run(PIXELS, "#versions") > 50  # drawn again
+    eventually(lambda: page.run(PIXELS, "#versions") > 50)  # drawn again
 
 
 def test_a_screen_reader_finds_names_and_is_not_flooded(page, trained):
