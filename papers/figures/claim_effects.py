@@ -137,7 +137,7 @@ def _at_edge(labels: Sequence[tuple[Group, str]]) -> str:
 def _is_ratio(claim: Claim, group: Group) -> bool:
     """Return whether a claim is about a ratio.
 
-    It is one with a factor, or if it is about costs, swings or losses; but not with a tolerance, or of differences.
+    Claims with a factor and claims about costs, swings or losses are; those with a tolerance or of differences are not.
     """
     if claim.less is not None or claim.tolerance:
         return False

@@ -162,8 +162,8 @@ class Claim(Statement):
     than: str | None = None
     """Another label. Exactly one of than, than_mean and value is needed."""
     than_mean: Annotated[tuple[str, ...] | None, Field(strict=False, min_length=2)] = None
-    """Labels whose costs to the target have the harmonic mean that is compared: m divided by it is the mean of m's
-    ratios to each of them."""
+    """Labels whose costs to the target are averaged harmonically: m divided by that average is the mean of m's ratios
+    to each label."""
     than_panel: str | None = None
     """The panel that than belongs to, above all panels of the claim; the same panel if it is left out."""
     than_less: str | None = None

@@ -87,7 +87,7 @@ def test_nothing_is_tried_where_nothing_is_to_be_chosen(offbeat, folder):
     assert re.search(r"^taken_over: 2 algorithms, 10 trials of half length on seed 0 and 4 runs", out, re.MULTILINE)
     code, out, err = offbeat(*arguments[:2], *arguments[3:-1], "alone")
     assert (code, err) == (0, "")
-    assert re.search(r"^taken_over: 1 algorithms, 2 runs on seeds 1 to 2; about", out, re.MULTILINE)
+    assert re.search(r"^taken_over: 1 algorithm, 2 runs on seeds 1 to 2; about", out, re.MULTILINE)
     fact = json.loads((folder / "alone" / "taken_over.json").read_text(encoding="utf-8"))["fedbuff"]
     assert fact["settings"] == raw_data.published("longtail").facts["fedbuff"]["settings"]
     assert (fact["trials"], fact["tuning_accuracy"]) == (0, None)

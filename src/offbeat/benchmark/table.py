@@ -22,7 +22,7 @@ def budget_line(plan: Plan, seconds: float, *, fresh: bool) -> str:
     tuning = f"{trials} trials of half length on seed 0 and " if trials else ""
     done = f", of which {finished} are finished" if finished else ""
     return (
-        f"{plan.world.name}: {len(plan.entries)} algorithms, {tuning}"
+        f"{plan.world.name}: {len(plan.entries)} algorithm{'s' if len(plan.entries) > 1 else ''}, {tuning}"
         f"{runs - trials} runs on seeds {plan.seeds[0]} to {plan.seeds[-1]}{done}; about {units.duration(seconds)} of "
         "processor time in all, by a short run of each"
     )

@@ -20,8 +20,6 @@ FOLDER = Path(__file__).parent
 PUBLISHED = FOLDER / "results"
 
 Table = dict[str, Any]
-
-
 Labels = Annotated[tuple[str, ...], Field(strict=False)]
 
 
