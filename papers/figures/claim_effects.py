@@ -1,7 +1,7 @@
 """Effects: a claim's two sides seed against seed, and their test."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -10,7 +10,7 @@ import numpy as np
 from offbeat.report.metrics import main_measure
 from offbeat.runs.directory import Run
 from offbeat.runs.settings import by_label
-from offbeat.statistics.paired_test import Range, TestedEffect, paired_t, sign_test
+from offbeat.statistics.paired_test import Range, TestedEffect, bounded_test, paired_t
 from papers.figures.finding import LEAST_SEEDS
 from papers.figures.quantities import has_diverged, least_cost_to_target, measure_of, quantity
 from papers.figures.sections import Claim
@@ -93,7 +93,7 @@ def _effect(claim: Claim, own: Group, other: Group, chance: float | None) -> Cla
     sides = [(own, claim.of), (own, claim.less), (other, claim.than), (other, claim.than_less)]
     sides += [(other, label) for label in claim.than_mean or ()]
     labels = [(group, label) for group, label in sides if label is not None]
-    tested, obstacle = test_pairs(pairs, allowed)
+    tested, obstacle = test_pairs(pairs, allowed, bounded_test)
     return ClaimEffect(
         claim,
         is_ratio,
@@ -107,11 +107,13 @@ def _effect(claim: Claim, own: Group, other: Group, chance: float | None) -> Cla
     )
 
 
-def test_pairs(pairs: Sequence[Range], allowed: Range) -> tuple[TestedEffect | None, str]:
-    """Return the test and why it does not count, if so."""
+def test_pairs(
+    pairs: Sequence[Range], allowed: Range, of_bounds: Callable[[Sequence[Range], Range], TestedEffect]
+) -> tuple[TestedEffect | None, str]:
+    """Return the test and why it does not count, if so; ``of_bounds`` is that of pairs known within bounds only."""
     obstacle = f"fewer than {LEAST_SEEDS} seeds" if len(pairs) < LEAST_SEEDS else ""
     if not all(pair.low == pair.high and math.isfinite(pair.low) for pair in pairs):
-        return sign_test(pairs, allowed), obstacle
+        return of_bounds(pairs, allowed), obstacle
     try:
         return paired_t([pair.low for pair in pairs], allowed), obstacle
     except ValueError:

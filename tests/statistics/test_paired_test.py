@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy import stats
 
-from offbeat.statistics.paired_test import Range, normal_test, paired_t, sign_test
+from offbeat.statistics.paired_test import Range, bounded_test, normal_test, paired_t, sign_test
 
 INF = math.inf
 DIFFERENCES = [-0.31, -0.12, -0.45, 0.08, -0.27, -0.36, -0.02, -0.19, -0.4, -0.15]
@@ -75,6 +75,45 @@ def test_the_sign_test_is_scipys_binomial_test():
     assert found.p_for == approx(stats.binomtest(8, 10, alternative="greater").pvalue)
     assert found.p_against == approx(stats.binomtest(1, 10, alternative="greater").pvalue)
     assert found.effect is None
+
+
+LOWS = [0.4, 0.9, 0.7, 0.6, 1.1]
+AT_LEAST = [Range(0.4, INF), Range(0.9, 0.9), Range(0.7, 2.0), Range(0.6, INF), Range(1.1, 1.1)]
+
+
+def p_greater(values, limit):
+    return approx(stats.ttest_1samp(values, limit, alternative="greater").pvalue)
+
+
+def test_a_claim_holds_if_it_holds_for_the_worst_bounds():
+    found = bounded_test(AT_LEAST, Range(0.2, INF))
+    assert (found.p_for, found.p_against) == (p_greater(LOWS, 0.2), 1.0)
+    mirrored = bounded_test([Range(-pair.high, -pair.low) for pair in AT_LEAST], Range(-INF, -0.2))
+    assert (mirrored.p_for, mirrored.p_against) == (approx(found.p_for), 1.0)
+
+
+def test_a_claim_fails_if_it_fails_for_the_best_bounds():
+    found = bounded_test(AT_LEAST, Range(-INF, 0.2))
+    assert (found.p_for, found.p_against, found.is_for) == (1.0, p_greater(LOWS, 0.2), False)
+
+
+def test_bounds_on_the_wrong_side_decide_nothing():
+    assert bounded_test(AT_LEAST, Range(-INF, 1.5)).p > 0.9
+
+
+def test_equivalence_of_bounds_needs_both_sides():
+    pairs = [Range(value, value + 0.1) for value in LOWS]
+    found = bounded_test(pairs, Range(0.3, 1.3))
+    highs = stats.ttest_1samp([pair.high for pair in pairs], 1.3, alternative="less").pvalue
+    assert found.p_for == approx(max(stats.ttest_1samp(LOWS, 0.3, alternative="greater").pvalue, highs))
+    assert bounded_test(AT_LEAST, Range(0.3, 1.3)).p_for == 1.0
+    assert bounded_test(AT_LEAST, Range(-1.0, 0.1)).p_against == p_greater(LOWS, 0.1)
+
+
+@pytest.mark.parametrize("bounds", [Range(0.5, INF), Range(INF, INF), Range(-INF, INF)])
+def test_without_bounds_to_test_it_is_the_sign_test(bounds):
+    allowed = Range(0.2, INF)
+    assert bounded_test([bounds] * 5, allowed) == sign_test([bounds] * 5, allowed)
 
 
 def test_a_mean_of_many_runs():

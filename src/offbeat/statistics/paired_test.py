@@ -33,7 +33,7 @@ class TestedEffect:
 
     Attributes:
         method: The test.
-        effect: The mean of the differences; None for the sign test.
+        effect: The mean of the differences; None where some are known within bounds only.
         low, high: The effect's 95 % interval; None where the test has none.
         p_for: The p-value of the hypothesis that the effect is outside the allowed range; small speaks for the claim.
         p_against: The p-value of the hypothesis that it is inside; small speaks against the claim.
@@ -71,6 +71,35 @@ def paired_t(differences: Sequence[float], allowed: Range, method: str = "paired
     error, freedom = found.deviation / math.sqrt(found.seeds), found.seeds - 1
     quantile = float(stdtrit(freedom, (1 + _CONFIDENCE) / 2))
     return _tested(method, found.mean, error, quantile, lambda z: float(stdtr(freedom, z)), allowed)
+
+
+def bounded_test(pairs: Sequence[Range], allowed: Range) -> TestedEffect:
+    """Test differences of which some are only known to lie between two bounds, by the bounds.
+
+    A run that did not reach its target gives such a difference. Each hypothesis is tested with Student's t on the
+    bounds that agree best with it, so p is at least that of the differences. Bounds that are infinite for some pair or
+    equal for all reject nothing; if that leaves no hypothesis to test, it is the sign test.
+    """
+    lows, highs = (
+        side if all(map(math.isfinite, side)) and min(side) < max(side) else None for side in zip(*pairs, strict=True)
+    )
+    if lows is None and highs is None:
+        return sign_test(pairs, allowed)
+    at_least, at_most = Range(allowed.low, math.inf), Range(-math.inf, allowed.high)
+    return TestedEffect(
+        "paired t of bounds",
+        None,
+        None,
+        None,
+        max(_one_sided(lows, at_least).p_for, _one_sided(highs, at_most).p_for),
+        min(_one_sided(highs, at_least).p_against, _one_sided(lows, at_most).p_against),
+    )
+
+
+def _one_sided(bounds: Sequence[float] | None, allowed: Range) -> TestedEffect:
+    if allowed == Range(-math.inf, math.inf):
+        return TestedEffect("certain", None, None, None, 0.0, 1.0)
+    return TestedEffect("unknown", None, None, None, 1.0, 1.0) if bounds is None else paired_t(bounds, allowed)
 
 
 def normal_test(mean: float, error: float, allowed: Range) -> TestedEffect:

@@ -94,8 +94,9 @@ def test_a_target_not_reached_costs_more_than_the_run(a, b, low, high):
 def test_a_target_not_reached_is_counted_and_not_dropped():
     pairs = [(SOON, LATE), (SOON, LATE), (LATE, SOON), (SOON, NEVER), (SOON, NEVER)]
     found = effect(claim(quantity="seconds_to_target"), *pairs)
-    assert (found.tested.method, found.tested.effect) == ("sign", None)
-    assert found.tested.p_for == pytest.approx(stats.binomtest(4, 5, alternative="greater").pvalue)
+    assert (found.tested.method, found.tested.effect) == ("paired t of bounds", None)
+    highs = [math.log(ratio) for ratio in (1 / 4, 1 / 4, 4, 1 / 4, 1 / 4)]
+    assert found.tested.p_for == pytest.approx(stats.ttest_1samp(highs, 0.0, alternative="less").pvalue)
     assert found.bounds == pytest.approx((-INF, math.log(1 / 4) * 3 / 5))
     assert effect(claim(quantity="seconds_to_target"), *[(SOON, LATE)] * 4, (LATE, SOON)).tested.method == "paired t"
 
