@@ -110,7 +110,10 @@ def _effect(claim: Claim, own: Group, other: Group, chance: float | None) -> Cla
 def test_pairs(
     pairs: Sequence[Range], allowed: Range, of_bounds: Callable[[Sequence[Range], Range], TestedEffect]
 ) -> tuple[TestedEffect | None, str]:
-    """Return the test and why it does not count, if so; ``of_bounds`` is that of pairs known within bounds only."""
+    """Return the test and why it does not count, if so.
+
+    ``of_bounds`` is the test where some pairs are known within bounds only.
+    """
     obstacle = f"fewer than {LEAST_SEEDS} seeds" if len(pairs) < LEAST_SEEDS else ""
     if not all(pair.low == pair.high and math.isfinite(pair.low) for pair in pairs):
         return of_bounds(pairs, allowed), obstacle

@@ -12,7 +12,7 @@ from offbeat.report.export import write_file
 from offbeat.report.metrics import cost, main_measure, target_for
 from offbeat.report.plot_style import png
 from offbeat.runs.directory import Run
-from offbeat.runs.settings import world_of
+from offbeat.runs.settings import setting_of
 from papers.figures.algorithms_table import Write, algorithms_table, mean_in_words
 from papers.figures.claim_effects import ClaimEffect, Group, claim_effects
 from papers.figures.completed_runs import completed_runs, figure_folder
@@ -67,7 +67,7 @@ def comparison_result(figure: ComparisonFigure, scale: str, results: Path) -> Fi
     return FigureResult(
         figure,
         scale,
-        world_of(runs),
+        setting_of(runs[0]),
         sum(_seconds(run) for run in [*found.tuning, *runs]) / 60,
         [_finding(figure, effect, runs) for effect in effects],
         lambda folder, name: _draw(figure, [*runs, *_compared_runs(figure, compared)], folder, name),

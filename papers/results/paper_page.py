@@ -113,7 +113,7 @@ def _evidence_line(records: Sequence[FigureRecord]) -> str:
     first = records[0]
     samples: dict[str, list[str]] = {}
     for one in records:
-        sample = f"seeds {_spans(one.seeds)} (n = {len(one.seeds)})" if one.seeds else f"n = {one.findings[0].n}"
+        sample = f"{_spans(one.seeds)} (n = {len(one.seeds)})" if one.seeds else f"n = {one.findings[0].n}"
         samples.setdefault(sample, []).append(panel_name(one))
     words = "; ".join(
         f"{', '.join(panels)}: {sample}" if len(samples) > 1 else sample for sample, panels in samples.items()
@@ -125,7 +125,7 @@ def _evidence_line(records: Sequence[FigureRecord]) -> str:
 
 
 def _spans(seeds: Sequence[int]) -> str:
-    return f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
+    return f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
 
 
 def _reasons(records: Sequence[FigureRecord], outdated: Collection[Key]) -> list[str]:
@@ -140,10 +140,14 @@ def _reasons(records: Sequence[FigureRecord], outdated: Collection[Key]) -> list
 
 
 def _numbers_table(records: Sequence[FigureRecord]) -> list[str]:
-    """Return our numbers on the quantity of most claims, and the paper's below."""
-    numbers = [(panel_name(one), *_main_numbers(one)) for one in records if not one.table]
+    """Return our numbers on the main quantities, and the paper's below."""
     published = {(f"paper, {quantity}", ""): values for one in records for quantity, values in one.published.items()}
-    rows = {(panel, quantity): values for panel, quantity, values in numbers} | published
+    rows = {
+        (panel_name(one), quantity): values
+        for one in records
+        if not one.table
+        for quantity, values in _main_numbers(one).items()
+    } | published
     labels = list(dict.fromkeys(label for values in rows.values() for label in values))
     if not labels:
         return []
@@ -152,14 +156,24 @@ def _numbers_table(records: Sequence[FigureRecord]) -> list[str]:
     )
 
 
-def _main_numbers(record: FigureRecord) -> tuple[str, dict[str, str]]:
-    """Return the quantity that most claims are about, and its values by algorithm."""
-    found = Counter(finding.quantity for finding in record.findings if finding.values)
-    if not found:
-        return "", {}
-    quantity = found.most_common(1)[0][0]
-    values = [finding.values for finding in record.findings if finding.quantity == quantity]
-    return quantity, {label: value for one in values for label, value in one.items()}
+def _main_numbers(record: FigureRecord) -> dict[str, dict[str, str]]:
+    """Return the values by algorithm of the main quantities.
+
+    These are that of most claims, then others that have more algorithms.
+    """
+    numbers: dict[str, dict[str, str]] = {}
+    shown: set[str] = set()
+    for quantity, _ in Counter(finding.quantity for finding in record.findings if finding.values).most_common():
+        values = {
+            label: value
+            for finding in record.findings
+            if finding.quantity == quantity
+            for label, value in finding.values.items()
+        }
+        if not shown.issuperset(values):
+            numbers[quantity] = values
+            shown.update(values)
+    return numbers
 
 
 def _differences(records: Sequence[FigureRecord]) -> list[str]:

@@ -11,7 +11,7 @@ from offbeat.runs.directory import Run
 _MOST_KEYS = 5  # that a headline names
 _WHEN_EVALUATED = ("every_seconds", "every_versions")
 _WRITE_ENDS: Mapping[str, Callable[[Any], str]] = {
-    "virtual_seconds": "{:,g} virtual seconds".format,
+    "virtual_seconds": "{:,.10g} virtual seconds".format,
     "versions": "{:,g} versions".format,
     "updates": "{:,g} updates".format,
     "target": "a target of {:g}".format,
@@ -29,7 +29,7 @@ def by_label(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 
 def world_of(runs: Sequence[Run]) -> str:
-    """Return one line on the runs' data, model, clients, seeds and end.
+    """Return one line on the runs' data, model, clients, end and seeds.
 
     If their settings differ, it names the keys (see ``settings_differences``) and describes each world.
     """
@@ -46,6 +46,15 @@ def world_of(runs: Sequence[Run]) -> str:
     else:
         described = [_describe(runs)]
     return f"The settings differ in {named}. {'; '.join(described)}"
+
+
+def setting_of(run: Run) -> str:
+    """Return one line on a run's data, model, clients and end."""
+    config = run.config
+    ends = [_WRITE_ENDS[key](value) for key, value in config["stop"].items() if key in _WRITE_ENDS]
+    # An import path such as /some/folder/my.py:load is shown without its folders.
+    data, model = (config[section]["name"].rpartition("/")[2] for section in ("data", "model"))
+    return f"{data}, {model}, {config['population']['clients']:,} clients, up to {' or '.join(ends)}"
 
 
 def settings_differences(runs: Sequence[Run]) -> list[str]:
@@ -125,11 +134,5 @@ def _local_differences(runs: Sequence[Run]) -> list[str]:
 
 
 def _describe(runs: Sequence[Run]) -> str:
-    config, seeds = runs[0].config, sorted({run.seed for run in runs})
-    ends = [_WRITE_ENDS[key](value) for key, value in config["stop"].items() if key in _WRITE_ENDS]
-    # An import path such as /some/folder/my.py:load is shown without its folders.
-    data, model = (config[section]["name"].rpartition("/")[2] for section in ("data", "model"))
-    return (
-        f"{data}, {model}, {config['population']['clients']:,} clients, "
-        f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}, up to {' or '.join(ends)}"
-    )
+    seeds = sorted({run.seed for run in runs})
+    return f"{setting_of(runs[0])}, {'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"

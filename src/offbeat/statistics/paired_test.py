@@ -74,11 +74,11 @@ def paired_t(differences: Sequence[float], allowed: Range, method: str = "paired
 
 
 def bounded_test(pairs: Sequence[Range], allowed: Range) -> TestedEffect:
-    """Test differences of which some are only known to lie between two bounds, by the bounds.
+    """Test differences by bounds, where not all are known exactly.
 
-    A run that did not reach its target gives such a difference. Each hypothesis is tested with Student's t on the
-    bounds that agree best with it, so p is at least that of the differences. Bounds that are infinite for some pair or
-    equal for all reject nothing; if that leaves no hypothesis to test, it is the sign test.
+    A run that did not reach its target gives a difference with a bound on one side only. Each hypothesis is tested with
+    Student's t on the bounds that agree best with it, so p is at least that of the differences themselves. Bounds that
+    are infinite for some pair, or equal for all, reject nothing; if both sides are such, it is the sign test.
     """
     lows, highs = (
         side if all(map(math.isfinite, side)) and min(side) < max(side) else None for side in zip(*pairs, strict=True)

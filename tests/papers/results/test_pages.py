@@ -158,6 +158,13 @@ def test_outdated_figures_are_marked(page):
     assert "**Outdated: 1 of 2 figures on this page**" in text
 
 
+def test_the_numbers_are_those_of_the_main_quantity_and_of_others_with_more_algorithms(page):
+    more = finding("c4", "supported", "swing", values={"b": "0.1", "c": "0.2"})
+    text = page(replace(A, findings=(*A.findings, more, finding("c5", "supported", "bytes", values={"c": "3 MB"}))))
+    assert "|  |  | a | b | c |\n|---|---|---|---|---|\n" in text
+    assert "| fig1a | time | 1 s | 2 s | – |\n| fig1a | swing | – | 0.1 | 0.2 |\n| paper, time, digits |" in text
+
+
 def test_a_table_of_all_algorithms_replaces_the_main_numbers(page):
     text = page(replace(A, table="| | time to 80 % |"))
     assert "| | time to 80 % |\n" in text
