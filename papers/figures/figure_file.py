@@ -9,7 +9,7 @@ from pydantic import Field
 
 from offbeat.config import experiment_file
 from offbeat.config.experiment_file import Experiment
-from offbeat.errors import OffbeatError
+from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.sweeps.trials import at_point, trials_experiment
 from papers.figures.consistency import check_claim, check_compared, check_panels, check_tuning
 from papers.figures.paper_figure import PaperFigure, fingerprint_of
@@ -33,6 +33,7 @@ class ComparisonFigure(PaperFigure):
     tuning: Tuning | None = None
     # The panels that claims compare this one with, by the panel's name in the file.
     compared: Mapping[str, "ComparisonFigure"] = field(default_factory=dict[str, "ComparisonFigure"])
+    without: Sequence[str] = ()  # labels of the file's algorithms that the panel leaves out
 
     def experiment(
         self, scale: str, tuned: Mapping[str, Mapping[str, Any]] | None = None, seeds: int | None = None
@@ -69,7 +70,12 @@ class ComparisonFigure(PaperFigure):
     def _table(self, scale: str, more: Sequence[str] = ()) -> dict[str, Any]:
         if scale not in self.scales:
             raise OffbeatError(f"{self.name}: no scale {scale}; choose from {', '.join(self.scales)}")
-        return experiment_file.read_table(self.path, (*self.changes, *self.scales[scale].set, *more))
+        table = experiment_file.read_table(self.path, (*self.changes, *self.scales[scale].set, *more))
+        for label in self.without:
+            if label not in table["algorithms"]:
+                raise OffbeatError(f"{self.path}: {self.name}: without: {did_you_mean(label, table['algorithms'])}")
+            del table["algorithms"][label]
+        return table
 
 
 def load(path: Path) -> list[ComparisonFigure]:
@@ -125,5 +131,14 @@ def _figure(
         raise OffbeatError(f"{path}: {file_name}{panel} has no claim: add one, or remove the panel")
     compared = {claim.than_panel: above[claim.than_panel] for claim in claims if claim.than_panel}
     return ComparisonFigure(
-        f"{file_name}{panel}", path, section, file_section, scales, claims, own.set, tables.tuning, compared
+        f"{file_name}{panel}",
+        path,
+        section,
+        file_section,
+        scales,
+        claims,
+        own.set,
+        tables.tuning,
+        compared,
+        own.without,
     )

@@ -65,6 +65,8 @@ class Panel(Section):
     """The panel's question, after reproduction.question."""
     set: Annotated[tuple[Line, ...], Field(strict=False)] = ()
     """Changes to the file, as for ``--set``."""
+    without: Annotated[tuple[Line, ...], Field(strict=False)] = ()
+    """Labels of algorithms that the panel does not run, for instance since another panel's runs serve for it."""
     published: Published = Field(default_factory=dict)
     """As in reproduction, for this panel."""
 

@@ -64,6 +64,33 @@ def test_a_file_may_hold_several_panels(experiments, write):
     assert [one.name for one in find("paper/fig1", experiments)] == ["paper/fig1a", "paper/fig1b"]
 
 
+TWO_PANELS = """
+[panels.a]
+figure = "Figure 1 (a)"
+question = "All."
+
+[panels.b]
+figure = "Figure 1 (b)"
+question = "FedAsync."
+without = ["fedavg"]
+"""
+
+
+def test_a_panel_may_leave_out_an_algorithm_that_another_one_runs(write):
+    claims = [(f"value = {value}\n", f'value = {value}\npanels = ["a"]\n') for value in ("0.15", "0.999")]
+    compared = ('than = "fedavg"\n', 'than = "fedavg"\nthan_panel = "a"\n')
+    whole, part = load(write(FIGURE.replace("[[claims]]", TWO_PANELS + "[[claims]]", 1), *claims, compared))
+    assert [list(one.experiment("full").algorithms) for one in (whole, part)] == [["fedavg", "fedasync"], ["fedasync"]]
+    assert (part.compared, [claim.than_panel for claim in part.claims]) == ({"a": whole}, ["a"])
+
+
+def test_a_claim_needs_the_algorithms_of_its_panel(write):
+    path = write(FIGURE + PANELS, ('question = "With many."', 'question = "With many."\nwithout = ["fedavg"]'))
+    assert_one_line(lambda: load(path), "claim 'FedAvg learns something': Allowed: fedasync")
+    path = write(FIGURE + PANELS, ('question = "With many."', 'question = "With many."\nwithout = ["fedavgg"]'))
+    assert_one_line(lambda: load(path), "paper/fig1b: without: .*did you mean 'fedavg'")
+
+
 def test_a_panel_without_claims_is_refused(write):
     changes = [(f'paper = "{text}"', f'paper = "{text}"\npanels = ["b"]') for text in ("it does", "it is")]
     path = write(FIGURE + PANELS, *changes, ("factor = 1000.0\n", 'factor = 1000.0\npanels = ["b"]\n'))
