@@ -19,16 +19,19 @@ _RULES = """\
 theorem, small problems of ours. *Proxy*: the paper's claim, tested with another model, data or scale; the verdict
 holds there only. *Ours*: our own claim, beside the paper's nearest words. The three are never added up.
 
-**Test.** Each panel tests a claim, an inequality, seed against seed: paired t on log ratios for times, bytes,
-swings and losses, on differences for accuracies; two one-sided tests for equalities; where a run missed its target, t
-on the bounds that are known, or a sign test without them; for a theorem, a normal test. p-values are two-sided and
-corrected by Holm over a paper's tests; intervals are not corrected. “±” is half a 95 % interval.
+**Test.** Each panel tests a claim, an inequality, seed against seed: paired t on log ratios for times, bytes, swings
+and losses, on differences for accuracies; two one-sided tests for equalities. A run that missed its target gives a
+bound: a hypothesis is tested on the bounds that agree best with it, by t or, where they are infinite, by signs, and
+“at least” or “at most” before an effect means a mean of bounds. (Displacement: always by signs, as planned. Elsewhere
+signs were replaced after 12 verdicts on FedFa had been seen, 10 of which became “contradicted”.) For a theorem, a
+normal test. p-values are two-sided and corrected by Holm over a paper's tests; intervals are not corrected. “±” is
+half a 95 % interval.
 
 | verdict | rule |
 |---|---|
 | supported | in every test the effect is on the claim's side, p ≤ 0.05 |
 | contradicted | in at least one test the effect is on the other side, p ≤ 0.05 |
-| not supported | none contradicts, but one has p > 0.05 after correction, also if its own interval lies on one side |
+| not supported | none contradicts, but one has p > 0.05 after correction, even if its interval excludes the limit |
 | open | a test is missing, for the reason given; outdated: settings or claims changed later |
 """
 

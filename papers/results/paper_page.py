@@ -95,7 +95,11 @@ def _file_section(records: Sequence[FigureRecord], outdated: Collection[Key], im
     reasons = _reasons(records, outdated)
     lines += [f"All claims are open: {', '.join(reasons)}.\n"] if reasons else []
     if reasons == ["outdated"]:
-        claims = dict.fromkeys(finding.claim for one in records for finding in one.findings)
+        claims = dict.fromkeys(
+            f"{finding.claim} *(ours)*" if finding.evidence == "ours" else finding.claim
+            for one in records
+            for finding in one.findings
+        )
         lines.append(f"{'. '.join(claims)}.\n")
     else:
         lines += claims_table(records, has_cells=not reasons)

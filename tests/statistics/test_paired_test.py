@@ -92,6 +92,13 @@ def test_a_claim_holds_if_it_holds_for_the_worst_bounds():
     assert (mirrored.p_for, mirrored.p_against) == (approx(found.p_for), 1.0)
 
 
+def test_a_hypothesis_without_bounds_is_tested_by_signs():
+    # Two of five differences are known to be below 1.5, one above 0.8.
+    found = bounded_test(AT_LEAST, Range(-INF, 1.0))
+    assert found.p_for == approx(stats.binomtest(1, 5, alternative="greater").pvalue)
+    assert found.p_against == p_greater(LOWS, 1.0)
+
+
 def test_a_claim_fails_if_it_fails_for_the_best_bounds():
     found = bounded_test(AT_LEAST, Range(-INF, 0.2))
     assert (found.p_for, found.p_against, found.is_for) == (1.0, p_greater(LOWS, 0.2), False)
@@ -106,7 +113,8 @@ def test_equivalence_of_bounds_needs_both_sides():
     found = bounded_test(pairs, Range(0.3, 1.3))
     highs = stats.ttest_1samp([pair.high for pair in pairs], 1.3, alternative="less").pvalue
     assert found.p_for == approx(max(stats.ttest_1samp(LOWS, 0.3, alternative="greater").pvalue, highs))
-    assert bounded_test(AT_LEAST, Range(0.3, 1.3)).p_for == 1.0
+    signs = stats.binomtest(2, 5, alternative="greater").pvalue  # two are known to be below 1.3
+    assert bounded_test(AT_LEAST, Range(0.3, 1.3)).p_for == approx(signs)
     assert bounded_test(AT_LEAST, Range(-1.0, 0.1)).p_against == p_greater(LOWS, 0.1)
 
 
@@ -114,6 +122,11 @@ def test_equivalence_of_bounds_needs_both_sides():
 def test_without_bounds_to_test_it_is_the_sign_test(bounds):
     allowed = Range(0.2, INF)
     assert bounded_test([bounds] * 5, allowed) == sign_test([bounds] * 5, allowed)
+
+
+def test_differences_below_and_above_a_range_do_not_count_together():
+    found = sign_test([*[Range(-3.0, -2.0)] * 5, *[Range(2.0, INF)] * 5], Range(-1.0, 1.0))
+    assert found.p_against == approx(stats.binomtest(5, 10, alternative="greater").pvalue)
 
 
 def test_a_mean_of_many_runs():

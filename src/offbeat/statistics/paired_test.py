@@ -22,10 +22,6 @@ class Range(NamedTuple):
         """Return whether all numbers of another range are in this one."""
         return self.low <= other.low and other.high <= self.high
 
-    def excludes(self, other: "Range") -> bool:
-        """Return whether no number of another range is in this one."""
-        return other.high < self.low or other.low > self.high
-
 
 @dataclass(frozen=True)
 class TestedEffect:
@@ -76,9 +72,9 @@ def paired_t(differences: Sequence[float], allowed: Range, method: str = "paired
 def bounded_test(pairs: Sequence[Range], allowed: Range) -> TestedEffect:
     """Test differences by bounds, where not all are known exactly.
 
-    A run that did not reach its target gives a difference with a bound on one side only. Each hypothesis is tested with
-    Student's t on the bounds that agree best with it, so p is at least that of the differences themselves. Bounds that
-    are infinite for some pair, or equal for all, reject nothing; if both sides are such, it is the sign test.
+    A run that did not reach its target gives a difference with a bound on one side only. Each hypothesis is rejected if
+    Student's t rejects it for the mean of those bounds that agree best with it: then it is wrong for the differences
+    too. Where bounds are infinite for some pair, or equal for all, it takes the sign test instead.
     """
     lows, highs = (
         side if all(map(math.isfinite, side)) and min(side) < max(side) else None for side in zip(*pairs, strict=True)
@@ -86,20 +82,20 @@ def bounded_test(pairs: Sequence[Range], allowed: Range) -> TestedEffect:
     if lows is None and highs is None:
         return sign_test(pairs, allowed)
     at_least, at_most = Range(allowed.low, math.inf), Range(-math.inf, allowed.high)
+
+    def one_sided(bounds: Sequence[float] | None, side: Range) -> TestedEffect:
+        if side == Range(-math.inf, math.inf):
+            return TestedEffect("certain", None, None, None, 0.0, 1.0)
+        return sign_test(pairs, side) if bounds is None else paired_t(bounds, side)
+
     return TestedEffect(
         "paired t of bounds",
         None,
         None,
         None,
-        max(_one_sided(lows, at_least).p_for, _one_sided(highs, at_most).p_for),
-        min(_one_sided(highs, at_least).p_against, _one_sided(lows, at_most).p_against),
+        max(one_sided(lows, at_least).p_for, one_sided(highs, at_most).p_for),
+        min(one_sided(highs, at_least).p_against, one_sided(lows, at_most).p_against),
     )
-
-
-def _one_sided(bounds: Sequence[float] | None, allowed: Range) -> TestedEffect:
-    if allowed == Range(-math.inf, math.inf):
-        return TestedEffect("certain", None, None, None, 0.0, 1.0)
-    return TestedEffect("unknown", None, None, None, 1.0, 1.0) if bounds is None else paired_t(bounds, allowed)
 
 
 def normal_test(mean: float, error: float, allowed: Range) -> TestedEffect:
@@ -115,11 +111,13 @@ def sign_test(pairs: Sequence[Range], allowed: Range) -> TestedEffect:
     """Test differences of which some are only known to lie between two bounds.
 
     A run that did not reach its target gives such a difference. A pair counts for the claim if its bounds lie in the
-    allowed range, against it if they lie outside, and otherwise for neither.
+    allowed range, against it if they lie outside, and otherwise for neither. Pairs above and below the range do not
+    count together: half of each would lie there if the median were inside.
     """
     inside = sum(allowed.contains(pair) for pair in pairs)
-    outside = sum(allowed.excludes(pair) for pair in pairs)
-    return TestedEffect("sign", None, None, None, _at_least(inside, len(pairs)), _at_least(outside, len(pairs)))
+    below, above = sum(pair.high < allowed.low for pair in pairs), sum(pair.low > allowed.high for pair in pairs)
+    p_for, p_against = (_at_least(number, len(pairs)) for number in (inside, max(below, above)))
+    return TestedEffect("sign", None, None, None, p_for, p_against)
 
 
 def _at_least(successes: int, trials: int) -> float:
