@@ -54,9 +54,10 @@ def index_page(
         "test counts once, and is supported only if all of them support it.\n",
         *table(("", *(CLASS_NAMES[evidence] for evidence in EVIDENCE)), rows),
         _RULES,
-        "The tables list the main claims: the paper's words in quotation marks, limit, effect with 95 % interval (`×`: "
-        f"ratio of the sides) and n of the deciding tests; last, how many tests are {'/'.join(WORDS)}. A dot in a "
-        "chart is a test: its effect's distance from the limit, in half-widths of the interval.\n",
+        "The tables list the main claims: the paper's words in quotation marks; the limit, which is ours where the "
+        "paper gives no number; effect with 95 % interval (`×`: ratio of the sides) and n of the deciding tests; last, "
+        f"how many tests are {'/'.join(WORDS)}. A dot in a chart is a test: its effect's distance from the limit, in "
+        "half-widths of the interval; tests on bounds have none.\n",
     ]
     for page, group in papers.items():
         lines += [
