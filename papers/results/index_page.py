@@ -65,7 +65,7 @@ def index_page(
             f"![Claims of {page}]({images}/{chart_name(page)})\n",
             *table(
                 ("claim", "in the paper", "evidence", "limit", "effect", "n", "verdict", "tests"),
-                (_row(one) for one in statements[page] if one.is_headline),
+                _rows([one for one in statements[page] if one.is_headline]),
             ),
         ]
     lines += [
@@ -85,6 +85,18 @@ def _short_title(paper: str) -> str:
 def _count(statements: Sequence[Statement], evidence: str) -> str:
     found = counts(statements, next(one for one in EVIDENCE if one == evidence))
     return " / ".join(str(found[word]) for word in WORDS) if found else "–"
+
+
+def _rows(statements: Sequence[Statement]) -> list[tuple[str, ...]]:
+    """Return a row for each statement and class of evidence; ″ repeats the text above."""
+    order = list(dict.fromkeys(one.text for one in statements))
+    rows: list[tuple[str, ...]] = []
+    above: tuple[str, str] | None = None
+    for one in sorted(statements, key=lambda one: order.index(one.text)):
+        text, paper, *others = _row(one)
+        rows.append(("″", "″", *others) if (text, paper) == above else (text, paper, *others))
+        above = text, paper
+    return rows
 
 
 def _row(one: Statement) -> tuple[str, ...]:

@@ -147,6 +147,14 @@ def test_the_index_shows_the_tests_that_decide_a_verdict(page, tmp_path):
     assert "| c1 | it is | proxy | – | – | 3 | open (fewer than 5 seeds) | 0/0/0/1 |\n" in index
 
 
+def test_the_index_puts_the_classes_of_a_statement_together(page, tmp_path):
+    first, second = (replace(A.findings[0], claim=claim, verdict="supported") for claim in ("c1", "c9"))
+    page(replace(A, findings=(first, second)), replace(A, scale="full", findings=(replace(first, evidence="paper"),)))
+    index = (tmp_path / "index.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ")[:3] for line in index.splitlines() if "× 0.50" in line]
+    assert rows == [["| c1", "it is", "proxy"], ["| ″", "″", "paper's setting"], ["| c9", "it is", "proxy"]]
+
+
 def test_a_limit_of_zero_has_no_sign():
     effect = Effect("difference", 0.05, 0.04, 0.06, (-0.0, None), "+5.0 [+4.0, +6.0] points")
     assert limit_text(replace(A.findings[0], effect=effect)) == "≥0"
