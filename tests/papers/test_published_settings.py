@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from papers.figures.catalogue import find
+
 EXPERIMENTS = Path(__file__).parents[2] / "papers"
 
 
@@ -43,3 +45,14 @@ def test_fedluck_chooses_from_all_shares_unless_one_is_fixed(pattern):
     for key, table in found.items():
         smallest, largest = table.get("compression", (0.01, 1.0))
         assert smallest == largest or (smallest, largest) == (0.01, 1.0), key
+
+
+@pytest.mark.parametrize(
+    ("name", "batch_size", "lr", "steps", "clients"),
+    [("fedlaavg/fig4e", 5, 0.01, 10, 1000), ("patterns/fig1-fashion-mu0", 20, 0.1, 50, 10)],
+)
+def test_the_papers_settings_at_full_scale(name, batch_size, lr, steps, clients):
+    (figure,) = find(name, EXPERIMENTS)
+    found = figure.experiment("full")
+    assert (found.local.batch_size, found.local.lr, found.local.steps) == (batch_size, lr, steps)
+    assert found.population.clients == clients
