@@ -210,4 +210,10 @@ def test_the_ledger_has_the_numbers_of_each_seed(two):
     assert finding["effect"]["kind"] == "difference"
     assert finding["effect"]["value"] == pytest.approx(sum(logs) / 2, rel=1e-4)
     assert finding["effect"]["allowed"] == [0.0, None]
-    assert finding["processor_seconds"] > 0
+
+
+def test_the_ledger_has_the_processor_time_of_the_compared_runs(two):
+    record = json.loads(page("ledger.json"))[1]
+    (seconds,) = [one["processor_seconds"] for one in record["findings"] if one["claim"] == "FedAvg is perfect"]
+    timing = Path("runs/reproduce/paper/fig2-quick/fedavg-seed3/timing.json").read_text(encoding="utf-8")
+    assert seconds == pytest.approx(json.loads(timing)["processor_seconds"], abs=0.051)  # in tenths of a second
