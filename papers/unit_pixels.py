@@ -10,7 +10,7 @@ from offbeat.data.builtin.mnist import FASHION_MNIST, MNIST
 
 
 def mnist() -> Dataset:
-    """Return MNIST.
+    """Return MNIST, with inputs ``(n, 1, 28, 28)``.
 
     Raises:
         MissingDataError: Its files are nowhere, nor can they be downloaded.
@@ -19,7 +19,7 @@ def mnist() -> Dataset:
 
 
 def fashion_mnist() -> Dataset:
-    """Return Fashion-MNIST.
+    """Return Fashion-MNIST, with inputs ``(n, 1, 28, 28)``.
 
     Raises:
         MissingDataError: Its files are nowhere, nor can they be downloaded.

@@ -56,3 +56,9 @@ def test_the_papers_settings_at_full_scale(name, batch_size, lr, steps, clients)
     found = figure.experiment("full")
     assert (found.local.batch_size, found.local.lr, found.local.steps) == (batch_size, lr, steps)
     assert found.population.clients == clients
+    assert Path(found.data.name.partition(":")[0]).resolve() == EXPERIMENTS / "unit_pixels.py"
+
+
+def test_fedprox_has_the_papers_mu_at_full_scale():
+    (figure,) = find("fedlaavg/fig4e", EXPERIMENTS)
+    assert figure.experiment("full").algorithms["fedprox"].local["mu"] == 1.0

@@ -93,7 +93,7 @@ def test_a_claim_holds_if_it_holds_for_the_worst_bounds():
 
 
 def test_a_hypothesis_without_bounds_is_tested_by_signs():
-    # Two of five differences are known to be below 1.5, one above 0.8.
+    # One of the five is known to be at most 1; the others have no upper bound, or one above 1.
     found = bounded_test(AT_LEAST, Range(-INF, 1.0))
     assert found.p_for == approx(stats.binomtest(1, 5, alternative="greater").pvalue)
     assert found.p_against == p_greater(LOWS, 1.0)

@@ -111,8 +111,8 @@ def sign_test(pairs: Sequence[Range], allowed: Range) -> TestedEffect:
     """Test differences of which some are only known to lie between two bounds.
 
     A run that did not reach its target gives such a difference. A pair counts for the claim if its bounds lie in the
-    allowed range, against it if they lie outside, and otherwise for neither. Pairs above and below the range do not
-    count together: half of each would lie there if the median were inside.
+    allowed range, against it if they lie outside, and otherwise for neither. Pairs below the range and pairs above it
+    are counted apart, since a median inside allows up to half of all pairs on each side.
     """
     inside = sum(allowed.contains(pair) for pair in pairs)
     below, above = sum(pair.high < allowed.low for pair in pairs), sum(pair.low > allowed.high for pair in pairs)
