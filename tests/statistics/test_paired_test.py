@@ -97,6 +97,9 @@ def test_a_hypothesis_without_bounds_is_tested_by_signs():
     found = bounded_test(AT_LEAST, Range(-INF, 1.0))
     assert found.p_for == approx(stats.binomtest(1, 5, alternative="greater").pvalue)
     assert found.p_against == p_greater(LOWS, 1.0)
+    # Signs count on one side of a range alone: three are known to be below 1.3, one of them also below 0.45.
+    found = bounded_test([Range(0.4, 0.4), *AT_LEAST[1:]], Range(0.45, 1.3))
+    assert found.p_for == approx(stats.binomtest(3, 5, alternative="greater").pvalue)
 
 
 def test_a_claim_fails_if_it_fails_for_the_best_bounds():
