@@ -13,15 +13,16 @@ def effect_text(finding: Finding) -> str:
 
 
 def limit_text(finding: Finding) -> str:
-    """Return the limit that the claim sets to its effect; empty if unknown."""
+    """Return a claim's limit, with the unit of its effect; empty if unknown."""
     effect = finding.effect
     if effect is None or not effect.text:
         return ""
-    scale = 100 if effect.text.endswith("points") else 1
+    scale, unit = (100, " points") if effect.text.endswith("points") else (1, "")
+    sign = "× " if effect.kind == "ratio" else ""
     low, high = (None if bound is None else f"{scale * bound + 0.0:.3g}" for bound in effect.allowed)
     if low is not None and high is not None:
-        return f"{low} to {high}"
-    return f"≤{high}" if high is not None else f"≥{low}"
+        return f"{sign}{low} to {high}{unit}"
+    return f"≤ {sign}{high}{unit}" if high is not None else f"≥ {sign}{low}{unit}"
 
 
 def verdict_text(finding: Finding) -> str:
@@ -30,30 +31,28 @@ def verdict_text(finding: Finding) -> str:
 
 
 def claims_table(records: Sequence[FigureRecord], *, has_cells: bool) -> list[str]:
-    """Return the table of claims; without cells where the verdict is the same for all."""
-    panels = records if has_cells else ()
-    cells = [{finding.claim: _cell(finding) for finding in one.findings} for one in panels]
-    papers: dict[str, dict[str, None]] = {}
-    limits: dict[str, dict[str, None]] = {}
-    own: dict[str, str] = {}
+    """Return the table of claims; without cells where the verdict is the same for all.
+
+    A claim has a row for each limit; ″ repeats its texts. Findings without a known limit are in the first.
+    """
     has_classes = shared_evidence(records) is None
+    groups: dict[str, dict[str, dict[str, Finding]]] = {}  # by claim, limit, figure
     for one in records:
         for finding in one.findings:
-            papers.setdefault(finding.claim, {})[finding.paper] = None
-            limits.setdefault(finding.claim, {})[limit_text(finding)] = None
-            own[finding.claim] = " *(ours)*" if finding.evidence == "ours" and has_classes else ""
-    return table(
-        ("claim", "in the paper", "limit", *map(panel_name, panels)),
-        (
-            (
-                f"{claim}{own[claim]}",
-                "; ".join(texts),
-                "; ".join(filter(None, limits[claim])),
-                *(panel.get(claim, "–") for panel in cells),
-            )
-            for claim, texts in papers.items()
-        ),
-    )
+            groups.setdefault(finding.claim, {}).setdefault(limit_text(finding), {})[one.name] = finding
+    panels = records if has_cells else ()
+    rows: list[tuple[str, ...]] = []
+    for claim, by_limit in groups.items():
+        unknown = by_limit.pop("", {})
+        first = next(iter(by_limit), "")
+        by_limit[first] = by_limit.get(first, {}) | unknown
+        findings = [finding for row in by_limit.values() for finding in row.values()]
+        mark = " *(ours)*" if has_classes and all(finding.evidence == "ours" for finding in findings) else ""
+        papers = "; ".join(dict.fromkeys(finding.paper for finding in findings))
+        for limit, row in by_limit.items():
+            texts = (f"{claim}{mark}", papers) if limit == first else ("″", "″")
+            rows.append((*texts, limit, *(_cell(row[one.name]) if one.name in row else "–" for one in panels)))
+    return table(("claim", "in the paper", "limit", *map(panel_name, panels)), rows)
 
 
 def _cell(finding: Finding) -> str:

@@ -69,7 +69,7 @@ def page(tmp_path):
 def test_the_panels_of_a_file_share_a_table(page):
     text = page(A, B)
     assert "| claim | in the paper | limit | fig1a | fig1b |\n|---|---|---|---|---|\n" in text
-    assert "| c1 | it is | ≤1 | supported · × 0.50 [0.40, 0.60] | – |\n" in text
+    assert "| c1 | it is | ≤ × 1 | supported · × 0.50 [0.40, 0.60] | – |\n" in text
     assert "| it is; and so |  | **contradicted** | not supported |\n" in text
     assert "| c3 | it is |  | open (fewer than 5 seeds) | – |\n" in text
     for part in ("## Figure 1, quick scale", "\nDigits.\n", "`fig1a`: Few.\n", "`fig1b`: Many.\n", "- Everything."):
@@ -125,7 +125,7 @@ def test_the_index_has_a_chart_and_the_headlines(page, tmp_path):
     index = (tmp_path / "index.md").read_text(encoding="utf-8")
     assert "![Claims of paper](images/summary-paper.png)" in index
     assert (tmp_path / "images" / "summary-paper.png").exists()
-    assert "| c1 | it is | proxy | ≤1 | × 0.50 [0.40, 0.60] | 10 | supported | 1/0/0/0 |\n" in index
+    assert "| c1 | it is | proxy | ≤ × 1 | × 0.50 [0.40, 0.60] | 10 | supported | 1/0/0/0 |\n" in index
     assert "| c2 |" not in index
     assert "- full scale: paper/fig1a\n" in index
     for word in ("supported", "not supported", "contradicted", "open"):
@@ -140,7 +140,7 @@ def test_the_index_shows_the_tests_that_decide_a_verdict(page, tmp_path):
     untested = replace(A.findings[0], verdict="open", effect=None, n=3, obstacle="fewer than 5 seeds")
     page(A, replace(A, name="paper/fig1b", findings=(wrong, untested)))
     index = (tmp_path / "index.md").read_text(encoding="utf-8")
-    row = "proxy | -1.4 to 1.4 | -5.0 [-6.0, -4.0] points | 6 | contradicted | 1/0/1/1 |\n"
+    row = "proxy | -1.4 to 1.4 points | -5.0 [-6.0, -4.0] points | 6 | contradicted | 1/0/1/1 |\n"
     assert f"| c1 | it is | {row}" in index
     page(replace(A, findings=(untested,)))
     index = (tmp_path / "index.md").read_text(encoding="utf-8")
@@ -155,9 +155,28 @@ def test_the_index_puts_the_classes_of_a_statement_together(page, tmp_path):
     assert rows == [["| c1", "it is", "proxy"], ["| ″", "″", "paper's setting"], ["| c9", "it is", "proxy"]]
 
 
-def test_a_limit_of_zero_has_no_sign():
-    effect = Effect("difference", 0.05, 0.04, 0.06, (-0.0, None), "+5.0 [+4.0, +6.0] points")
-    assert limit_text(replace(A.findings[0], effect=effect)) == "≥0"
+@pytest.mark.parametrize(
+    ("effect", "limit"),
+    [
+        (Effect("difference", 0.05, 0.04, 0.06, (-0.0, None), "+5.0 [+4.0, +6.0] points"), "≥ 0 points"),
+        (Effect("difference", 0.05, 0.04, 0.06, (-0.02, 0.02), "+5.0 [+4.0, +6.0] points"), "-2 to 2 points"),
+        (Effect("difference", 0.05, 0.04, 0.06, (-0.02, 0.02), "+0.050 [+0.040, +0.060]"), "-0.02 to 0.02"),
+        (replace(EFFECT, allowed=(0.8, 1.25)), "× 0.8 to 1.25"),
+        (Effect("value", 0.5, 0.4, 0.6, (None, 0.6), "0.5 [0.4, 0.6]"), "≤ 0.6"),
+        (replace(EFFECT, text=""), ""),
+    ],
+)
+def test_a_limit_has_the_unit_of_its_effect(effect, limit):
+    assert limit_text(replace(A.findings[0], effect=effect)) == limit
+
+
+def test_a_claim_has_a_row_for_each_limit(page):
+    stricter = replace(A.findings[0], effect=replace(EFFECT, allowed=(None, 0.9)))
+    untested = replace(A.findings[0], effect=None, verdict="open", obstacle="fewer than 5 seeds")
+    text = page(A, replace(B, findings=(stricter,)), replace(B, name="paper/fig1c", findings=(untested,)))
+    supported = "supported · × 0.50 [0.40, 0.60]"
+    assert f"| c1 | it is | ≤ × 1 | {supported} | – | open (fewer than 5 seeds) |\n" in text
+    assert f"| ″ | ″ | ≤ × 0.9 | – | {supported} | – |\n" in text
 
 
 def test_outdated_figures_are_marked(page):
