@@ -23,16 +23,20 @@ values of D from the best one to twice it. The best is the value with the lowest
 for FedBuff and FedFa of one K and M together. FedAsync and FedFa with params have x < 1 whatever their settings,
 so they have no such branch; they are judged at their values with x ≥ 0.35, half of what the pilot found best.
 
-**Seeds.** Seeds 0 to 4 tune: they choose the best D and fit the curves. Seeds 10 to 19 judge. In a prediction each of
+**Seeds.** Seeds 0 to 4 tune: they choose the best D and fit the curves. Seeds 20 to 39 judge. In a prediction each of
 these has a level of its own, the mean deviation from the curve of all settings with the same M that the curve was
 fitted to, on their right branches. For H2 the best D of a seed is the lowest point of a parabola in log D through the
 values within a factor of 2 √2 of the tuned best.
 
 **Censored runs.** A run that does not reach the target within the budget has at least the budget. Fits use that by
-maximum likelihood; a test with such a run becomes a sign test.
+maximum likelihood, tests by ``offbeat.statistics.paired_test.bounded_test``.
 
 **Refuted by** an interval of a ratio or a power outside its range. Neither supported nor refuted is open. Outside the
 study: arrival bias (visits have equal lengths up to 10 %, clients are drawn at random) and adaptive server steps.
+
+**First study.** Seeds 10 to 19 with a third of the budget, and a sign test where a run was censored. It contradicted the
+prediction of FedAsync at M = 5 and 10 and decided nothing else; at M = 20 a seventh of the runs on the right branches
+were censored. So the budget and the number of seeds grew. The claims and their ranges did not change.
 
 **Pilot.** Seeds 100 to 102, FedBuff with K = 5 at M = 5 and 20: the best x is between 0.4 and 1.6. It set the values of
 x, and none of its seeds is used again.

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from offbeat.statistics.paired_test import Range, TestedEffect, sign_test
+from offbeat.statistics.paired_test import Range, TestedEffect
 from offbeat_client.tables.section import Count
 from papers.displacement.branches import Study
 from papers.displacement.effects import log_ratios, mean, prediction_errors, scaling_power
@@ -68,7 +68,7 @@ def finding(study: Study, claim: DisplacementClaim) -> Finding:
     pairs = _pairs(study, claim, chosen)
     is_ratio = claim.quantity != "best"
     low, high = (math.log(claim.low), math.log(claim.high)) if is_ratio else (claim.low, claim.high)
-    tested, obstacle = test_pairs(pairs, Range(low, high), sign_test)  # the plan's
+    tested, obstacle = test_pairs(pairs, Range(low, high))
     if any(study.is_at_edge(setting) for setting in chosen):
         obstacle = obstacle or "the best displacement is at the edge of the tried values"
     effect = _effect(tested, mean(pairs), (claim.low, claim.high), math.exp if is_ratio else float)

@@ -1,7 +1,7 @@
 """Effects: a claim's two sides seed against seed, and their test."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -93,7 +93,7 @@ def _effect(claim: Claim, own: Group, other: Group, chance: float | None) -> Cla
     sides = [(own, claim.of), (own, claim.less), (other, claim.than), (other, claim.than_less)]
     sides += [(other, label) for label in claim.than_mean or ()]
     labels = [(group, label) for group, label in sides if label is not None]
-    tested, obstacle = test_pairs(pairs, allowed, bounded_test)
+    tested, obstacle = test_pairs(pairs, allowed)
     return ClaimEffect(
         claim,
         is_ratio,
@@ -107,16 +107,11 @@ def _effect(claim: Claim, own: Group, other: Group, chance: float | None) -> Cla
     )
 
 
-def test_pairs(
-    pairs: Sequence[Range], allowed: Range, of_bounds: Callable[[Sequence[Range], Range], TestedEffect]
-) -> tuple[TestedEffect | None, str]:
-    """Return the test and why it does not count, if so.
-
-    ``of_bounds`` is the test where some pairs are known within bounds only.
-    """
+def test_pairs(pairs: Sequence[Range], allowed: Range) -> tuple[TestedEffect | None, str]:
+    """Return the test and why it does not count, if so."""
     obstacle = f"fewer than {LEAST_SEEDS} seeds" if len(pairs) < LEAST_SEEDS else ""
     if not all(pair.low == pair.high and math.isfinite(pair.low) for pair in pairs):
-        return of_bounds(pairs, allowed), obstacle
+        return bounded_test(pairs, allowed), obstacle
     try:
         return paired_t([pair.low for pair in pairs], allowed), obstacle
     except ValueError:

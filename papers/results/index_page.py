@@ -22,10 +22,9 @@ holds there only. *Ours*: our own claim, beside the paper's nearest words. The t
 **Test.** Each panel tests a claim, an inequality, seed against seed: paired t on log ratios for times, bytes, swings
 and losses, on differences for accuracies; two one-sided tests for equalities. A run that missed its target gives a
 bound: a hypothesis is tested on the bounds that agree best with it, by t or, where they are infinite, by signs, and
-“at least” or “at most” before an effect means a mean of bounds. (Displacement: always by signs, as planned. Elsewhere
-signs were replaced after 12 verdicts on FedFa had been seen, 10 of which became “contradicted”.) For a theorem, a
-normal test. p-values are two-sided and corrected by Holm over a paper's tests; intervals are not corrected. “±” is
-half a 95 % interval.
+“at least” or “at most” before an effect means a mean of bounds. (All were tested by signs until 12 verdicts on FedFa
+had been seen, 10 of which became “contradicted”.) For a theorem, a normal test. p-values are two-sided and corrected by
+Holm over a paper's tests; intervals are not corrected. “±” is half a 95 % interval.
 
 | verdict | rule |
 |---|---|
