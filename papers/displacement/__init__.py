@@ -34,9 +34,9 @@ maximum likelihood, tests by ``offbeat.statistics.paired_test.bounded_test``.
 **Refuted by** an interval of a ratio or a power outside its range. Neither supported nor refuted is open. Outside the
 study: arrival bias (visits have equal lengths up to 10 %, clients are drawn at random) and adaptive server steps.
 
-**First study.** Seeds 10 to 19 with a third of the budget, and a sign test where a run was censored. It contradicted the
-prediction of FedAsync at M = 5 and 10 and decided nothing else; at M = 20 a seventh of the runs on the right branches
-were censored. So the budget and the number of seeds grew. The claims and their ranges did not change.
+**First study.** Seeds 10 to 19 with a third of the budget, and a sign test where a run was censored. It contradicted
+the prediction of FedAsync at M = 5 and 10 and decided nothing else; at M = 20 a seventh of the runs on the right
+branches were censored. So the budget and the number of seeds grew. The claims and their ranges did not change.
 
 **Pilot.** Seeds 100 to 102, FedBuff with K = 5 at M = 5 and 20: the best x is between 0.4 and 1.6. It set the values of
 x, and none of its seeds is used again.
