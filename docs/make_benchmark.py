@@ -31,16 +31,16 @@ _INTRODUCTION = """\
 {answer}
 
 The benchmark tunes all algorithms with the same budget and runs them on fresh seeds: [how it is done](../benchmark.md).
-Each is compared at equal virtual time, at equal client time (the seconds that all clients together have worked) and at
-equal bytes, both FedAvg's. Brackets hold 95 % intervals of differences or ratios between runs of one seed. **A table
+They are compared at equal virtual time, and at ¾ of FedAvg's client time (the seconds that all clients together have
+worked) and bytes. Brackets hold 95 % intervals of differences or ratios between runs of one seed. **A table
 names a difference only if it is clear after Holm's correction over all comparisons in its world; “not clear” means that
 the runs do not tell.** “≤” marks an effect that is understated, since some runs missed the target.
 
-Six worlds have a small perceptron on Fashion-MNIST. The two on CIFAR-10 show how far that carries over: six algorithms,
-chosen beforehand, a small convolutional network, and the settings of the smaller worlds, not tuned again. Ten random
+Six worlds have a small perceptron on Fashion-MNIST. The two on CIFAR-10 show how far that carries over. They run six
+algorithms, chosen beforehand, on a small convolutional network with the settings of the smaller worlds. Ten random
 trials are little tuning for algorithms with many settings, and they choose by accuracy over virtual time: at equal
 client time or bytes other settings could be better. The best algorithm is picked from the same seeds that it is judged
-by, so that its lead is overstated and the list of those as good too short. Nothing is corrected over the worlds.
+by, so its lead is overstated and “maybe as good” lists too few. Nothing is corrected over the worlds.
 """
 
 
@@ -77,8 +77,8 @@ def _answer(worlds: Mapping[str, World], compared: Mapping[str, Comparison]) -> 
         choices = " | ".join(_choice(comparison, cost) for cost in COST_NAMES)
         rows.append(f"| [{name}](#{name}): {question[0].lower()}{question[1:]} | {choices} |")
     return (
-        "Each cell names, of the algorithms that are clearly more accurate than FedAvg, the one with the largest lead, "
-        "and how\nmany more are not clearly worse. “none”: no algorithm is clearly more accurate than FedAvg. "
+        "Each cell names the algorithm with the largest clear lead over FedAvg, and how many others are not clearly "
+        "worse than the\nhighest mean. “none”: no algorithm is clearly more accurate than FedAvg. "
         f"{len(compared)} of {len(worlds)} worlds are done.\n\n" + "\n".join(rows)
     )
 
@@ -88,7 +88,7 @@ def _choice(comparison: Comparison, cost: str) -> str:
     best = max(_ahead(comparison, "accuracy", cost), key=lambda effect: effect.mean, default=None)
     if best is None:
         return "none"
-    others = {comparison.best[cost], *comparison.not_worse(cost)} - {best.label}
+    others = {comparison.best[cost], *comparison.not_worse(cost)} - {best.label, BASELINE}
     return f"**{best.label}**, {effect_text(best)}{f'; or {len(others)} more' if others else ''}"
 
 
@@ -98,7 +98,7 @@ def _section(world: World, data: WorldData, comparison: Comparison) -> Iterator[
     yield f"## {world.name.capitalize()}\n"
     yield f"{world.question}\n"
     yield f"![Effects in the world {world.name}](../images/benchmark-{world.name}.png)\n"
-    yield f"| at equal | highest mean | maybe as good | over FedAvg there | to {units.level(world.target)} |"
+    yield f"| at equal | highest mean | maybe as good | lead over FedAvg | cost to {units.level(world.target)} |"
     yield "| --- | --- | --- | --- | --- |"
     for cost, best in comparison.best.items():
         others = comparison.not_worse(cost)
@@ -120,7 +120,7 @@ def _section(world: World, data: WorldData, comparison: Comparison) -> Iterator[
 def _carried_over(world: World, comparison: Comparison, tuned: Comparison) -> Iterator[str]:
     """Return the effects in a world beside those in the world that its settings are from."""
     yield (
-        "Accuracy over FedAvg's at equal virtual time, here and where the settings were chosen, in "
+        "Accuracy minus FedAvg's at equal virtual time, here and where the settings were chosen, in "
         f"`{world.settings_of}`; bold if clear:\n"
     )
     yield f"| | {world.name} | {world.settings_of} |\n| --- | --- | --- |"
@@ -145,7 +145,7 @@ def _words(effect: Effect | None, best: str, cost: str = "") -> str:
         return "not measured"
     if not effect.is_clear:
         return "not clear"
-    return f"{effect_text(effect)}{f' of its {COST_NAMES[cost]}' if cost else ''}"
+    return effect_text(effect) + (f" of FedAvg's {COST_NAMES[cost]}" if cost else "")
 
 
 def _target(world: World, comparison: Comparison) -> str:
