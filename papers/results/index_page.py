@@ -17,7 +17,7 @@ _MOST_EFFECTS = 2  # of a statement, in the table
 _RULES = """\
 **Class of evidence.** *Paper's setting*: the paper's model, data, clients and rounds, as far as it gives them; for a
 theorem, small problems of ours. *Proxy*: the paper's claim, tested with another model, data or scale; the verdict
-holds there only. *Ours*: our own claim, beside the paper's nearest words. The three are never added up.
+holds there only. *Ours*: our own claim, beside the paper's nearest words.
 
 **Test.** Each panel tests a claim seed against seed: inequalities by paired t on log ratios (times, bytes, swings,
 losses) or differences (accuracies; losses with a tolerance), equalities by two one-sided tests. A run that missed its
