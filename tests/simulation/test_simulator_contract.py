@@ -56,6 +56,24 @@ class Grouped(FedBuff):
         return made
 
 
+class EqualDeadlines(FedBuff):
+    """Makes a version at each of three deadlines, of which two are equal."""
+
+    def begin(self, model):
+        self.due = {0: 4.0, 1: 4.0, 2: 8.0}
+
+    def is_ready(self):
+        return self.buffer.count > 0 and self.now >= self.deadline()
+
+    def deadline(self):
+        return min(self.due.values(), default=math.inf)
+
+    def tick(self):
+        made = self._close()
+        del self.due[min(self.due)]
+        return made
+
+
 class HighestLossPool(UniformPool):
     """An Oort-like selection: the client with the highest last loss comes first, those without one before all."""
 
@@ -116,6 +134,19 @@ def test_a_group_ends_at_its_deadline(simulate):
     for evaluation in run(grouped(simulate)):
         made.setdefault(evaluation.version, evaluation.seconds)
     assert list(made.items())[:3] == [(0, 0), (1, 4), (2, 8)]
+
+
+def test_an_equal_deadline_does_not_hide_a_later_one(simulate):
+    made = {}
+    simulation = simulate(
+        EqualDeadlines(buffer_size=1, concurrency=4, staleness=constant()),
+        step_seconds=(3.0, 3.0, 3.0, 3.0),
+        stop=Stop(virtual_seconds=13.0),
+        every=1.0,
+    )
+    for evaluation in run(simulation):
+        made.setdefault(evaluation.version, evaluation.seconds)
+    assert made == {0: 0, 1: 4, 2: 8}
 
 
 def test_a_deadline_survives_a_restart(simulate, tmp_path):

@@ -46,7 +46,8 @@ class Clock:
 
     def lapse(self, now: float, _: int) -> None:
         """Let leases end, and the deadline pass."""
-        self._coordinator.lapse(now)
+        if self._coordinator.lapse(now) and self._deadline <= now:
+            self._deadline = math.inf  # the next one may be at the same instant
         self._attendance.assignment_due = True
 
     def tick(self, now: float, number: int) -> None:
