@@ -70,12 +70,13 @@ def test_a_plan_that_the_algorithm_refuses_is_one_line(
     assert re.fullmatch(f"algorithm: {message}", error_line(build_coordinator, load(path, [local])))
 
 
-def test_the_norm_of_updates_is_limited_by_either_section(file: LoadServer) -> None:
+def test_the_norm_of_updates_is_limited_by_one_of_two_sections(file: LoadServer) -> None:
     algorithm = ["[algorithm]", "algorithm = 'fedbuff'"]
     assert file(*algorithm).settings().max_update_norm is None
     assert file("max_update_norm = 2.0", *algorithm).settings().max_update_norm == 2
-    both = file("max_update_norm = 2.0", "[server]", "max_update_norm = 1.0", *algorithm)
-    assert both.settings().max_update_norm == 1
+    assert file("[server]", "max_update_norm = 1.0", *algorithm).settings().max_update_norm == 1
+    line = error_line(file, "max_update_norm = 2.0", "[server]", "max_update_norm = 1.0", *algorithm)
+    assert line.endswith("server.max_update_norm and service.max_update_norm are one limit: remove the latter")
 
 
 @pytest.mark.parametrize(
@@ -98,6 +99,22 @@ def test_declared_examples_give_one_client_half_of_a_step_at_most(
         share is None
         or buffer.max_share == share == served.settings().max_share == served.resolved()["service"]["max_share"]
     )
+
+
+@pytest.mark.parametrize("examples_count", [False, True])
+def test_an_algorithm_without_components_is_served_if_no_share_is_capped(
+    examples_count: bool, file: LoadServer, tmp_path: Path
+) -> None:
+    own = f"class Own(FedPlain):\n    weighs_by_examples = {examples_count}\n"
+    code = f"from tests.algorithms.test_whole_contract import FedPlain\n\n\n{own}"
+    (tmp_path / "own.py").write_text(code, encoding="utf-8")
+    algorithm = ["[algorithm]", "algorithm = 'own.py:Own'"]
+    assert build_coordinator(file("max_share = 1", *algorithm))[0].algorithm.name == "fedplain"
+    if examples_count:
+        line = error_line(build_coordinator, file(*algorithm))
+        assert line.endswith("max_share does not go with fedplain, which has no buffer: set max_share = 1")
+    else:
+        assert not hasattr(build_coordinator(file(*algorithm))[0].algorithm, "buffer")
 
 
 @pytest.mark.parametrize("share", ["0.49", "1.01", "nan"])

@@ -157,6 +157,13 @@ class ServerFile(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_norm(self) -> "ServerFile":
+        # The limit of [server] has always been the one that applied, and must not change when a server restarts.
+        if self.server.max_update_norm is not None and self.service.max_update_norm is not None:
+            raise ValueError("server.max_update_norm and service.max_update_norm are one limit: remove the latter")
+        return self
+
+    @model_validator(mode="after")
     def _check_evaluation(self) -> "ServerFile":
         if self.evaluate is None:
             return self

@@ -69,24 +69,10 @@ def visits_state(visits: Mapping[int, OpenVisit]) -> dict[str, Any]:
     examples = [[client, visit.work.examples] for client, visit in visits.items() if visit.work and visit.work.examples]
     more = {"scales": scales, "examples": examples}
     return {
-        **_without_shared_memory(tensors),
+        **tensors,
         "rows": rows,
         **{key: value for key, value in more.items() if value},
     }
-
-
-def _without_shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors, with copies of those that share memory.
-
-    A checkpoint refuses shared memory. For instance, a client's first difference is its memory as well.
-    """
-    addresses: set[int] = set()
-    separate: dict[str, Tensor] = {}
-    for key, tensor in tensors.items():
-        address = tensor.untyped_storage().data_ptr()
-        separate[key] = tensor.clone() if address in addresses else tensor
-        addresses.add(address)
-    return separate
 
 
 def visits_from_state(

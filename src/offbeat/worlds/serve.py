@@ -78,7 +78,8 @@ def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
     guard_pattern(algorithm)
     lease_seconds = file.server.lease_seconds
     try:
-        if file.privacy is None and file.server.aggregate in (None, "mean"):  # a robust mean has no weights
+        has_weights = file.privacy is None and file.server.aggregate in (None, "mean")  # a robust mean has none
+        if has_weights and algorithm.weighs_by_examples and section.max_share < 1:
             algorithm.wrap(cap_share(section.max_share))
         # The service itself refuses updates whose norm is too large, before they are logged.
         wrap_buffer(algorithm, file.server.model_copy(update={"max_update_norm": None}))

@@ -6,6 +6,7 @@ import torch
 from offbeat.algorithms import FedAsync, FedAvg, FedBuff
 from offbeat.service.live.state import live_state
 from offbeat.service.settings import ServerSettings
+from tests.algorithms.test_whole_contract import FedPlain
 from tests.service.conftest import running
 from tests.service.http_client import ONES
 
@@ -47,6 +48,18 @@ def test_the_size_of_the_buffer(make, size, tmp_path):
         state = state_of(server)
     assert state["buffer"] == {"count": 0, "size": size, "sealed": 0}
     assert state["status"]["stop_versions"] is state["lease_seconds"] is state["allowed_staleness"] is None
+
+
+def test_an_algorithm_without_components_is_served(tmp_path):
+    with running(tmp_path / "server", FedPlain) as server:
+        peer = server.enrol()
+        receipt = peer.send(peer.check_in(), ONES)
+        assert (receipt["counted"], receipt["new_version"]) == (True, True)
+        server.checkpoint()
+        state = state_of(server)
+    assert state["buffer"] == {"count": 0, "size": None, "sealed": 0}
+    with running(tmp_path / "server", FedPlain) as server:
+        torch.testing.assert_close(server.service.engine.coordinator.algorithm.model, -0.1 * ONES)
 
 
 def test_the_age_of_a_lease_is_not_known_without_one_and_at_the_end_of_its_visit(tmp_path):

@@ -1,7 +1,9 @@
 """Requests of the admin for a server's folder."""
 
+import socket
 from datetime import UTC, datetime, timedelta
 
+import httpx
 import pytest
 import torch
 from click.testing import CliRunner
@@ -10,6 +12,8 @@ from safetensors.torch import load_file
 from offbeat.algorithms import SCAFFOLD
 from offbeat.cli import service as cli_service
 from offbeat.errors import OffbeatError
+from offbeat.service.audit.verification import verify
+from offbeat.service.server import admin
 from offbeat.service.server.admin import clients, newest_model, revoke, runs, status
 from offbeat_client.serving import certificates
 from tests.service.conftest import LENGTH, running
@@ -47,6 +51,47 @@ def test_the_status_and_the_list_show_the_progress_of_a_run(tmp_path):
         revoke(folder, "client-3")
     with pytest.raises(OffbeatError, match="is not a server's folder"):
         status(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a#1", "a?mode=memory", "%41", "two words"])
+def test_the_name_of_a_folder_may_have_characters_with_a_meaning_in_uris(name, tmp_path):
+    folder = tmp_path / name
+    with running(folder, config={"algorithm": {"algorithm": "fedbuff"}}) as server:
+        server.enrol(name="ward 3")
+        (found,) = runs(tmp_path)
+        assert (found.folder, found.algorithm, found.listens) == (folder, "fedbuff", True)
+    assert (folder / "offbeat.sqlite").exists()
+    (found,) = runs(tmp_path)
+    assert (found.folder, found.algorithm, found.listens) == (folder, "fedbuff", False)
+    assert [client["name"] for client in clients(folder).clients] == ["ward 3"]
+    assert verify(folder).number > 0
+
+
+def test_a_server_that_is_slow_is_not_taken_for_a_stopped_one(tmp_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        (tmp_path / "url").write_text(url)
+        (tmp_path / "admin-token").write_text("oba_x")
+        request = httpx.request
+        monkeypatch.setattr(httpx, "request", lambda *args, **more: request(*args, **more | {"timeout": 0.1}))
+        with pytest.raises(OffbeatError) as slow:
+            revoke(tmp_path, "client-3")
+    assert str(slow.value) == (
+        f"the server of {tmp_path} does not answer as expected at {url}: wait, or look at its log (timed out)"
+    )
+    with pytest.raises(OffbeatError, match=f"the server of .* does not answer at {url}: start it "):
+        revoke(tmp_path, "client-3")
+
+
+def test_an_answer_that_is_not_offbeats_does_not_lead_to_a_start(tmp_path, monkeypatch):
+    (tmp_path / "url").write_text("http://127.0.0.1:1")
+    (tmp_path / "admin-token").write_text("oba_x")
+    request = httpx.Request("GET", "http://127.0.0.1:1")
+    for answer in (httpx.Response(502, request=request), httpx.Response(200, text="<html>", request=request)):
+        monkeypatch.setattr(httpx, "request", lambda *_, answer=answer, **__: answer)
+        with pytest.raises(OffbeatError, match="wait, or look at its log") as caught:
+            admin.live_status(tmp_path)
+        assert "start it" not in str(caught.value)
 
 
 def test_a_clock_that_is_wrong_is_not_taken_for_a_stopped_server(tmp_path, monkeypatch):

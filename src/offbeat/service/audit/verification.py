@@ -10,6 +10,7 @@ from typing import Any
 
 from offbeat.errors import OffbeatError
 from offbeat.service.audit.chain import Head
+from offbeat.service.store.read_only import open_read_only
 
 
 def entries(folder: Path) -> Iterator[dict[str, Any]]:
@@ -76,7 +77,7 @@ def _rows(folder: Path) -> Iterator[tuple[int, Any, Any]]:
     if not path.exists():
         raise OffbeatError(f"{folder} is not a server's folder: it does not hold offbeat.sqlite")
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+        with closing(open_read_only(path)) as database:
             if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'audit'").fetchone():
                 raise OffbeatError(f"{folder} has no audit log: an earlier version made it; start the server once")
             yield from database.execute("SELECT number, entry, digest FROM audit ORDER BY number")

@@ -36,10 +36,11 @@ def _buffer(algorithm: Algorithm) -> dict[str, Any]:
     """Return the number of updates in the buffer, and the number that closes it.
 
     The latter, ``size``, is None if the algorithm does not close its buffer by a number. ``sealed`` is the number of
-    sums that wait for the helper.
+    sums that wait for the helper. An algorithm without a buffer holds 0 updates.
     """
+    count = algorithm.buffer.count if hasattr(algorithm, "buffer") else 0
     size = getattr(algorithm, "buffer_size", None) or getattr(algorithm, "cohort", None)
-    return {"count": algorithm.buffer.count, "size": size, "sealed": len(algorithm.sealed)}
+    return {"count": count, "size": size, "sealed": len(algorithm.sealed)}
 
 
 def _visits(service: Service, lease_seconds: float | None) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from offbeat.errors import OffbeatError
 from offbeat.service.server import stopped_server
 from offbeat.service.server.addresses import trust
 from offbeat.service.store.numbered_files import numbers_of
+from offbeat.service.store.read_only import open_read_only
 from offbeat_client.http.tls import CLOCKS, is_outside_its_dates
 
 
@@ -160,14 +161,12 @@ def _ask(folder: Path, method: str, path: str, body: dict[str, Any] | None = Non
         answer.raise_for_status()
         return answer.json() if answer.content else {}
     except httpx.ConnectError as error:
-        raise NotListeningError(_not_answering(folder, url, error)) from None
+        remedy = CLOCKS if is_outside_its_dates(error) else "start it"
+        raise NotListeningError(f"the server of {folder} does not answer at {url}: {remedy} ({error})") from None
     except (httpx.HTTPError, ValueError, LookupError) as error:
-        raise OffbeatError(_not_answering(folder, url, error)) from None
-
-
-def _not_answering(folder: Path, url: str, error: Exception) -> str:
-    remedy = CLOCKS if is_outside_its_dates(error) else "start it"
-    return f"the server of {folder} does not answer at {url}: {remedy} ({error})"
+        raise OffbeatError(
+            f"the server of {folder} does not answer as expected at {url}: wait, or look at its log ({error})"
+        ) from None
 
 
 def runs(folder: Path) -> list[ServerRun]:
@@ -204,7 +203,7 @@ def export_model(folder: Path, output: Path) -> int:
 def _run(path: Path) -> ServerRun:
     folder = path.parent
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        with closing(open_read_only(path)) as database:
             (config,) = database.execute("SELECT value FROM meta WHERE key = 'config'").fetchone() or ("{}",)
         algorithm = json.loads(config).get("algorithm", {}).get("algorithm", "?")
     except (sqlite3.Error, ValueError) as error:

@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 from offbeat.errors import OffbeatError
 from offbeat.service.store.extension import stop_versions
 from offbeat.service.store.numbered_files import numbers_of
+from offbeat.service.store.read_only import open_read_only
 from offbeat.service.store.store_keys import PAUSED, STOP_VERSIONS
 from offbeat.service.tally.listed_client import listed_client
 from offbeat.service.tally.stored_tally import has_table, read_tally
@@ -95,8 +96,7 @@ def _database(folder: Path) -> Generator[sqlite3.Connection]:
     # SQLite makes files beside a database that it reads, unless nobody can change that.
     is_fixed = not os.access(folder, os.W_OK) and not (log.exists() and log.stat().st_size)
     try:
-        uri = f"{path.absolute().as_uri()}?{'immutable=1' if is_fixed else 'mode=ro'}"
-        with closing(sqlite3.connect(uri, uri=True)) as database:
+        with closing(open_read_only(path, is_fixed=is_fixed)) as database:
             yield database
     except (sqlite3.Error, ValueError, LookupError, TypeError) as error:
         raise OffbeatError(f"{path} is broken ({error}): restore a backup") from None

@@ -137,7 +137,7 @@ def open_database(path: Path) -> sa.Engine:
 
     A commit returns once it is on disk.
     """
-    engine = sa.create_engine(f"sqlite:///{path}")
+    engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
     event.listen(engine, "connect", _prepare)
     try:
         with engine.begin() as connection:

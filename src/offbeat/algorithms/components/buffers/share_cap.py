@@ -21,10 +21,11 @@ _MIN_CLIENTS = 3  # one of two clients with different weights always has more th
 class ShareCap(Wrapper):
     """A wrapper that gives one client at most a share s of a step's weight.
 
-    It caps steps of three or more clients. The updates of the heaviest client so far are held back. At the release
-    their weight is lowered, if it is more, to ``s / (1 − s)`` times the weight of all other clients. Updates that a
-    client passed on before it became the heaviest need no limit: they weigh less than the client that was the heaviest
-    then. Weight is the tally ``examples`` where there is one; s is ``max_share``, ½ ≤ s < 1.
+    It caps steps of three or more clients whose weights are not 0. The updates of the heaviest client so far are held
+    back. At the release their weight is lowered, if it is more, to ``s / (1 − s)`` times the weight of all other
+    clients. Updates that a client passed on before it became the heaviest need no limit: they weigh less than the
+    client that was the heaviest then. Weight is the tally ``examples`` where there is one; s is ``max_share``,
+    ½ ≤ s < 1.
     """
 
     def __init__(self, inner: Aggregate, max_share: float) -> None:
@@ -68,12 +69,14 @@ class ShareCap(Wrapper):
         entries = self._held.release(0).entries
         held = sum(tallies.get("examples", [entry.weight for entry in entries]))
         for number, entry in enumerate(entries):
-            factor = min(1.0, max(0.0, most - (self._weights[entry.update.client] - held)) / held)
+            left = max(0.0, most - (self._weights[entry.update.client] - held))
+            factor = min(1.0, left / held) if held else 1.0  # weights that depend on the staleness may be 0
             lowered: dict[str, Any] = {name: numbers[number] * factor for name, numbers in tallies.items()}
             self.inner.add(entry.update, Weight(entry.weight * factor, **lowered))
 
     def release(self, version: int) -> ClosedBuffer:
-        if len(self._weights) < _MIN_CLIENTS or self._heaviest is None:
+        clients = sum(weight > 0 for weight in self._weights.values())
+        if clients < _MIN_CLIENTS or self._heaviest is None:
             self._pass_on()
         else:
             others = sum(self._weights.values()) - self._weights[self._heaviest]
@@ -100,10 +103,11 @@ class ShareCap(Wrapper):
 
 
 def cap_share(max_share: float) -> Wrap:
-    """Return a wrapper that caps shares where updates weigh by examples."""
+    """Return a function that wraps a buffer in ``ShareCap``."""
 
     def wrap(algorithm: "Algorithm[Any]") -> Aggregate:
-        is_needed = algorithm.weighs_by_examples and max_share < 1
-        return ShareCap(algorithm.buffer, max_share) if is_needed else algorithm.buffer
+        if not hasattr(algorithm, "buffer"):  # it implements the whole contract by itself
+            raise ValueError(f"max_share does not go with {algorithm.name}, which has no buffer: set max_share = 1")
+        return ShareCap(algorithm.buffer, max_share)
 
     return wrap
