@@ -87,6 +87,7 @@ def test_clients_work_on_after_the_program_has_failed(model, tmp_path, caplog):
         work(server, peer, model, 3)
         wait_for(lambda: "evaluation_failed" in caplog.messages)
         work(server, peer, model, 1)
+        assert not list(server.folder.glob(".*.evaluated"))
     (failed,) = [record for record in caplog.records if record.message == "evaluation_failed"]
     assert failed.fields["exit_code"] == 3
 
@@ -112,3 +113,31 @@ def test_a_result_that_reaches_the_target_ends_the_run_also_after_a_restart(mode
     with serve(tmp_path / "server", model, program, early_stop=stop()) as server:
         answer = server.peer(token).http.post("/v1/checkin", json={"wait_seconds": 0.0}).json()
         assert answer["finished"]
+        assert server.admin.http.get("/v1/status").json()["evaluated"] == {"version": 2, "loss": 0.5}
+
+
+def test_a_line_that_a_kill_has_cut_does_not_damage_the_next(model, tmp_path):
+    lines = tmp_path / "server" / "evaluations.jsonl"
+    lines.parent.mkdir()
+    lines.write_text('{"version": 4')
+    program = [sys.executable, "-c", "while True: input(); print('{\"loss\": 0.5}', flush=True)"]
+    with serve(tmp_path / "server", model, program) as server:
+        work(server, server.enrol(), model, 2)
+        wait_for(lambda: lines.read_text().count("\n") == 2)
+    assert lines.read_text() == '{"version": 4\n{"version": 2, "loss": 0.5}\n'
+
+
+def test_an_answer_that_is_not_an_object_does_not_end_the_evaluations(model, tmp_path, caplog):
+    answers = ["'half'", "'[1]'", "'{\"loss\": 0.5}'"]
+    program = [
+        sys.executable,
+        "-c",
+        f"for answer in ({', '.join(answers)}): input(); print(answer, flush=True)\ninput()",
+    ]
+    lines = tmp_path / "server" / "evaluations.jsonl"
+    with caplog.at_level("INFO", "offbeat.service"), serve(tmp_path / "server", model, program, every=1) as server:
+        work(server, server.enrol(), model, 3)
+        wait_for(lines.exists)
+    assert json.loads(lines.read_text()) == {"version": 3, "loss": 0.5}
+    failed = [record.fields["version"] for record in caplog.records if record.message == "evaluation_failed"]
+    assert failed == [1, 2]

@@ -57,6 +57,15 @@ def test_a_server_continues_from_a_copy_that_was_made_while_it_ran(tmp_path):
             assert visit is None or peer.send(visit, ONES)["counted"]
 
 
+def test_a_copy_has_results_of_evaluations_and_needs_no_tokens(tmp_path):
+    with running(tmp_path / "one", plain) as server:
+        (server.folder / "evaluations.jsonl").write_text('{"version": 2, "loss": 0.5}\n')
+        (server.folder / "admin-token").unlink()
+        back_up(server.folder, tmp_path / "copy")
+        assert (tmp_path / "copy" / "evaluations.jsonl").read_text() == '{"version": 2, "loss": 0.5}\n'
+        assert (tmp_path / "copy" / "enrolment-token").exists()
+
+
 def test_other_folders_cannot_be_copied(tmp_path):
     with pytest.raises(OffbeatError, match="not a server's folder"):
         back_up(tmp_path, tmp_path / "copy")

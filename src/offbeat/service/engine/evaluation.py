@@ -50,13 +50,16 @@ class EvaluationQueue:
         self._command = command
         self._on_result = on_result
         self._queue: asyncio.Queue[tuple[int, Path]] = asyncio.Queue()
+        self._has_ended = False
         self._path = folder / "evaluations.jsonl"
+        _end_last_line(self._path)
         for result in _results(self._path):
+            self.last = result
             on_result(result["version"], result)
 
     def wants(self, version: int) -> bool:
-        """Return whether a version is to be evaluated."""
-        return version % self._every == 0
+        """Return whether a version is to be evaluated; none is once the program has ended."""
+        return not self._has_ended and version % self._every == 0
 
     def add(self, version: int) -> None:
         """Queue a version for evaluation.
@@ -85,15 +88,24 @@ class EvaluationQueue:
                     # Which must not keep clients from their work.
                     event("evaluation_failed", version=version, exit_code=await process.wait())
                     return
-                self.last = {"version": version, **json.loads(line)}
-                with self._path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(self.last) + "\n")
-                self._on_result(version, self.last)
-                event("evaluated", **self.last)
+                try:
+                    self._append({"version": version, **json.loads(line)})
+                except (OSError, ValueError, TypeError) as error:  # a full disk, or an answer that is not an object
+                    event("evaluation_failed", version=version, problem=str(error))
         finally:
+            self._has_ended = True
+            while not self._queue.empty():
+                self._queue.get_nowait()[1].unlink(missing_ok=True)
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+
+    def _append(self, result: dict[str, Any]) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(result) + "\n")
+        self.last = result
+        self._on_result(result["version"], result)
+        event("evaluated", **result)
 
     async def _insist_on_durability(self) -> None:
         while True:
@@ -109,6 +121,15 @@ def _results(path: Path) -> Iterator[dict[str, Any]]:
         for line in file:
             with suppress(ValueError):
                 yield json.loads(line)
+
+
+def _end_last_line(path: Path) -> None:
+    """End the last line, which a kill may have cut, so that the next result has its own."""
+    with suppress(FileNotFoundError):
+        content = path.read_bytes()
+        if content and not content.endswith(b"\n"):
+            with path.open("ab") as file:
+                file.write(b"\n")
 
 
 def delete_links(folder: Path) -> None:

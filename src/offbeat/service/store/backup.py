@@ -50,8 +50,10 @@ def _copy(folder: Path, target: Path) -> int:
     files += [Path("models", f"{version}.safetensors") for version in read_values(target / checkpoint)["versions"]]
     for file in files:
         shutil.copyfile(folder / file, target / file)
-    for file in ("admin-token", "enrolment-token"):
-        shutil.copy(folder / file, target / file)  # with its permissions
+    # A deleted token is made again when the server starts; results are there if versions are evaluated.
+    for file in ("admin-token", "enrolment-token", "evaluations.jsonl"):
+        with suppress(FileNotFoundError):
+            shutil.copy(folder / file, target / file)  # with its permissions
     with suppress(FileNotFoundError):
         shutil.copytree(folder / "tls", target / "tls")
     return last
