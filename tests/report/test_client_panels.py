@@ -30,6 +30,14 @@ def test_seeds_are_averaged():
     np.testing.assert_allclose(lines_of(axes)["-"], [[0, 30], [10, 40], [20, 50]])
 
 
+def test_seeds_that_never_overlap_have_no_mean():
+    first = {f"client_accuracy_{name}": [0.1, math.nan, math.nan] for name in ("mean", "p10", "p90", "worst")}
+    last = {f"client_accuracy_{name}": [math.nan, 0.2, 0.3] for name in ("mean", "p10", "p90", "worst")}
+    runs = [client_run(seed=0, **first), client_run(seed=1, **last)]
+    (axes,) = draw(client_panels(runs, main_measure(runs))).axes
+    assert lines_of(axes) == {"-": [], ":": []}
+
+
 def test_times_without_available_clients_are_bridged():
     gaps = {f"client_accuracy_{name}": [0.1, math.nan, 0.3] for name in ("mean", "p10", "p90", "worst")}
     runs = [client_run(**gaps)]

@@ -26,6 +26,14 @@ def test_the_mean_is_where_all_seeds_are():
     assert values.tolist() == [[1, 3], [1, 2]]
 
 
+def test_there_is_no_mean_where_a_seed_ended_before_another_began():
+    apart = [curve(1.0, 2.0, xs=(0.0, 10.0)), curve(1.0, 2.0, xs=(20.0, 30.0))]
+    xs, values = together(apart)
+    assert (xs.shape, values.shape) == ((0,), (2, 0))
+    mean = mean_curve(apart, ACCURACY)
+    assert [len(numbers) for numbers in (mean.xs, mean.mean, mean.low, mean.high)] == [0] * 4
+
+
 def test_one_seed_has_no_interval():
     one = mean_curve([curve(1.0, 2.0)], LOSS)
     assert one.mean.tolist() == [1, 2]

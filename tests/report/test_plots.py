@@ -86,13 +86,17 @@ def test_nan_and_infinity_are_not_drawn():
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b", "c"]
 
 
-def test_seeds_that_never_overlap_still_have_a_mean():
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_seeds_that_never_overlap_have_no_mean(seeds):
     runs = [
-        a_run("a", seed, (0.4 + seed / 5,), totals={"bytes_up": 7 + seed}, seconds=(50.0 + seed,)) for seed in (0, 1)
+        a_run("a", seed, (0.4, 0.5), totals={"bytes_up": 7}, seconds=(50.0 * seed, 50.0 * seed + 10))
+        for seed in range(seeds)
     ]
-    for over in ("seconds", "bytes"):
-        figure = draw(curves(over, runs, 0.5))
-        np.testing.assert_allclose(named(figure.axes[0])["a"].get_ydata(), 50)
+    (axes,) = draw(curves("seconds", runs, 0.5)).axes
+    assert named(axes)["a"].get_ydata().tolist() == []
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a"]
+    (axes,) = draw(curves("bytes", runs, 0.5)).axes
+    np.testing.assert_allclose(named(axes)["a"].get_ydata(), [40, 50])
 
 
 def test_accuracy_over_bytes_counts_both_ways():

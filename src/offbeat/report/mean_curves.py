@@ -43,9 +43,10 @@ def mean_curve(curves: Sequence[Curve], measure: Measure) -> MeanCurve:
 
 
 def together(curves: Sequence[Curve]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return common sample points of curves, ``(n,)``, and values, ``(curves, n)``."""
+    """Return common sample points of curves, ``(n,)``, and values, ``(curves, n)``.
+
+    They are where all curves have begun and none has ended; n is 0 if one ends before another begins.
+    """
     xs = np.unique(np.concatenate([x for x, _ in curves]))
-    known = (xs >= max(x[0] for x, _ in curves)) & (xs <= min(x[-1] for x, _ in curves))
-    if known.any():
-        xs = xs[known]
+    xs = xs[(xs >= max(x[0] for x, _ in curves)) & (xs <= min(x[-1] for x, _ in curves))]
     return xs, np.stack([np.interp(xs, x, y) for x, y in curves])

@@ -36,6 +36,16 @@ def test_the_mean_of_the_seeds_and_its_interval_which_stays_a_share():
     assert mean["low"]["loss"] == [1, 1]
 
 
+def test_seeds_that_never_overlap_have_no_mean():
+    runs = [a_run("a", seed, seconds=(100.0 * seed, 100.0 * seed + 60)) for seed in (0, 1)]
+    over_seconds, over_versions = [
+        one for one in curve_data(runs, None)["means"] if one["axis"] in ("seconds", "versions")
+    ]
+    nothing = {"accuracy": [], "loss": []}
+    assert [over_seconds[key] for key in ("x", "y", "low", "high")] == [[], nothing, nothing, nothing]
+    assert over_versions["y"]["accuracy"] == [10, 50]
+
+
 def test_only_runs_that_spend_privacy_are_over_epsilon():
     private = a_run("private", columns={"epsilon": [0.0, 1.5]})
     masked = a_run("masked", columns={"epsilon": [0.0, math.inf]})
