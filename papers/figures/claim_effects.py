@@ -51,8 +51,15 @@ class ClaimEffect:
 
     @property
     def bounds(self) -> Range:
-        """The bounds on the effect where some pairs are known within bounds only."""
-        return Range(*(math.fsum(side) / len(self.pairs) for side in zip(*self.pairs, strict=True)))
+        """The bounds on the effect where some pairs are known within bounds only.
+
+        A pair without a bound on a side leaves the effect without one there, also beside a pair of the other infinity.
+        """
+        lows, highs = zip(*self.pairs, strict=True)
+        return Range(
+            -math.inf if -math.inf in lows else math.fsum(lows) / len(lows),
+            math.inf if math.inf in highs else math.fsum(highs) / len(highs),
+        )
 
 
 def claim_effects(

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from offbeat.algorithms.components import WrongStepError
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.errors import OffbeatError
 from offbeat.runs import run as run_module
@@ -15,6 +16,7 @@ from offbeat.runs.directory import read, read_labels
 from offbeat.runs.interruption import InterruptedRunError
 from offbeat.runs.run import RunTask, carry_out
 from offbeat.runs.writer import RunWriter
+from offbeat.simulation.training_queue import DivergedError
 from offbeat.worlds.population import build_population
 
 LABELS = ["fedavg", "fedasync", "fedbuff"]
@@ -261,6 +263,41 @@ def test_a_step_that_becomes_float64_during_a_run_is_one_line(task, carried_out,
     own = experiment(f"algorithms.own={{ algorithm = '{tmp_path}/later.py:Momentum', buffer_size = 2 }}")
     with pytest.raises(OffbeatError, match=r"own, seed 1: next_model must return float32 of shape .* returned float64"):
         carried_out(task("later", "own", experiment=own))
+
+
+@pytest.mark.parametrize(
+    ("every", "checks"), [(1e-9, -1), (1e9, 200)], ids=["when it is due", "when it is interrupted"]
+)
+class TestErrorsThatACheckpointIsTheFirstToSee:
+    """The checkpoint reads a buffer that no step of the run ever closes."""
+
+    @pytest.fixture(autouse=True)
+    def _often(self, monkeypatch):
+        monkeypatch.setattr(run_module, "_SHARE_OF_CHECKPOINTS", 1e9)
+
+    @pytest.fixture
+    def diverging(self, task, experiment, every):
+        table = "algorithms.fedbuff={ buffer_size = 1000, concurrency = 4, local = { lr = 1e30 } }"
+        return task("x", experiment=experiment("model={ name = 'mlp', hidden = [4] }", table), every=every)
+
+    def test_a_divergence_names_the_run(self, diverging, checks, carried_out):
+        with pytest.raises(DivergedError, match=r"^fedbuff, seed 1: training diverged: client \d+"):
+            carried_out(diverging, checks)
+
+    def test_a_divergence_that_is_kept_ends_the_run_with_nan(self, diverging, checks, carried_out):
+        evaluations = carried_out(replace(diverging, keep_diverged=True), checks)
+        run = read(diverging.path)
+        assert run.finished
+        assert run.history["seconds"].tolist() == [evaluation.seconds for evaluation in evaluations]
+        assert np.isnan([run.history["loss"][-1], run.history["accuracy"][-1]]).all()
+
+    def test_a_wrong_step_is_one_line(self, task, experiment, every, checks, carried_out, monkeypatch):
+        def wrong(self):
+            raise WrongStepError("next_model must return float32")
+
+        monkeypatch.setattr(run_module.Simulation, "state_dict", wrong)
+        with pytest.raises(OffbeatError, match=r"^fedbuff, seed 1: next_model must return float32$"):
+            carried_out(task("x", every=every), checks)
 
 
 def test_the_accuracies_by_label_make_up_the_accuracy(task, carried_out, digits):

@@ -12,7 +12,8 @@ from offbeat.data.dataset import MissingDataError
 from offbeat.errors import OffbeatError
 from offbeat.report.metrics import measures_of
 from offbeat.runs.directory import read
-from offbeat.runs.run_all import run_all
+from offbeat.runs.run_all import check_runs, run_all
+from offbeat.simulation.simulator import Simulation
 from offbeat.training.models import softmax_regression
 from tests.runs.conftest import ALL as LABELS
 from tests.runs.conftest import NET, names
@@ -186,6 +187,13 @@ class TestFailures:
         with pytest.raises(OffbeatError, match=r"algorithms\.fedavg: cohort"):
             run(experiment("algorithms.fedavg.cohort=21"), "out", ["fedbuff", "fedavg"])
         assert names(tmp_path / "out") == set()
+
+
+def test_the_simulations_of_the_check_are_closed(experiment, digits, monkeypatch):
+    closed = []
+    monkeypatch.setattr(Simulation, "close", lambda self: closed.append(self))
+    check_runs(experiment(), ["fedavg", "fedbuff"], digits)
+    assert len(closed) == 2
 
 
 def test_the_training_loss_is_that_of_the_model_on_the_training_set(experiment, progress, digits, tmp_path):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from offbeat.data.dataset import Dataset
 from offbeat.runs.directory import Run
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import load_data, run_all
+from offbeat.simulation.training_queue import DivergedError
 from offbeat.sweeps.proposals import check_optuna, next_points
 from offbeat.sweeps.trials import Point, Trial, at_point, best_of, trial_label, trial_of
 from offbeat.worlds.simulation import build_simulation
@@ -82,15 +84,26 @@ class Plan:
 
 
 def _measure(experiment: Experiment, label: str, dataset: Dataset) -> tuple[float, float]:
-    """Return the processor seconds of a run's start, and of the world's whole length."""
+    """Return the processor seconds of a run's start, and of the world's whole length.
+
+    A run that diverges is measured until then.
+    """
     began = time.process_time()
-    with experiment.accelerator().numerics():
-        simulation = build_simulation(experiment, label, experiment.seeds[0], dataset)
+    share = _MEASURED_SHARE
+    with (
+        experiment.accelerator().numerics(),
+        closing(build_simulation(experiment, label, experiment.seeds[0], dataset)) as simulation,
+    ):
         started = time.process_time()
-        while not simulation.finished:
-            simulation.step()
-        simulation.close()
-    return started - began, (time.process_time() - started) / _MEASURED_SHARE
+        try:
+            while not simulation.finished:
+                simulation.step()
+        except DivergedError:
+            assert experiment.stop.virtual_seconds is not None  # every world has a length
+            share *= simulation.diverged(()).seconds / experiment.stop.virtual_seconds
+    took = time.process_time() - started
+    # A run that diverges at its first instant has no length to scale.
+    return started - began, took / share if share else took
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from offbeat.report.summary import Row
 def finding(rows: Sequence[Row]) -> str:
     """Return the sentence: about the time to the target or, without one, the end.
 
-    It is about the algorithm that is furthest from the baseline, which several algorithms make likelier to be so by
-    chance; a difference whose interval includes none is called that.
+    It is about the algorithm that does best against the baseline. The more algorithms there are, the likelier the best
+    one is so by chance. A difference whose interval includes none is called "no clear difference".
     """
     baseline = next(row for row in rows if row.label == rows[0].baseline)
     others = [row for row in rows if row is not baseline and not row.other_world]

@@ -32,7 +32,10 @@ def seed_curve(run: Run, measure: Measure, over: str, unit: float) -> Curve:
 
 
 def mean_curve(curves: Sequence[Curve], measure: Measure) -> MeanCurve:
-    """Return the mean of curves, where all of them have begun and none has ended."""
+    """Return the mean of curves, where all of them have begun and none has ended.
+
+    Curves that share no range, such as single points, count with their nearest values everywhere.
+    """
     xs, seeds = together(curves)
     mean = seeds.mean(axis=0)
     if len(curves) == 1:

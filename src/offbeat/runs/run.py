@@ -131,6 +131,10 @@ class _Recording:
         """The run's processor time in this process and in those that it continues."""
         return time.process_time() - self._began_processor
 
+    def add(self, evaluation: Evaluation | None) -> None:
+        """Add the rows of an evaluation, if any, and of the visits that have ended."""
+        self.writer.add(evaluation, self.simulation.ended, self.simulation.evaluated_by)
+
     def checkpoint(self) -> None:
         """Save rows and state."""
         # Once, as soon as there is a state: an algorithm that forgets a part of it would give other numbers.
@@ -144,25 +148,33 @@ def _simulate(
     task: RunTask, recording: _Recording, on_evaluation: Callable[[Evaluation], None], check: Callable[[], None]
 ) -> bool:
     """Step the simulation to its end, with checkpoints; return whether it diverged."""
+    # Also a checkpoint trains and reads the model, so it may be the first to see these errors.
+    try:
+        _step_to_end(task, recording, on_evaluation, check)
+    except DivergedError as error:
+        if not task.keep_diverged:
+            raise DivergedError(f"{task.name}: {error}") from None
+        evaluation = recording.simulation.diverged(_metrics(task))
+        recording.add(evaluation)
+        on_evaluation(evaluation)
+        return True
+    except WrongStepError as error:
+        raise OffbeatError(f"{task.name}: {error}") from None
+    return False
+
+
+def _step_to_end(
+    task: RunTask, recording: _Recording, on_evaluation: Callable[[Evaluation], None], check: Callable[[], None]
+) -> None:
     simulation = recording.simulation
     due = time.monotonic() + task.checkpoint_seconds
     while not simulation.finished:
-        diverged = False
-        try:
-            evaluation = simulation.step()
-        except DivergedError as error:
-            if not task.keep_diverged:
-                raise DivergedError(f"{task.name}: {error}") from None
-            evaluation, diverged = simulation.diverged(_metrics(task)), True
-        except WrongStepError as error:
-            raise OffbeatError(f"{task.name}: {error}") from None
-        recording.writer.add(evaluation, simulation.ended, simulation.evaluated_by)
+        evaluation = simulation.step()
+        recording.add(evaluation)
         if evaluation is not None:
             on_evaluation(evaluation)
-        if diverged:
-            return True
         if simulation.finished:
-            return False
+            return
         try:
             check()
         except InterruptedRunError:
@@ -173,7 +185,6 @@ def _simulate(
             recording.checkpoint()
             took = time.monotonic() - now
             due = now + max(task.checkpoint_seconds, took / _SHARE_OF_CHECKPOINTS)
-    return False
 
 
 def _metrics(task: RunTask) -> list[str]:

@@ -1,7 +1,7 @@
 """All runs of an experiment: one for each algorithm and seed."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +149,8 @@ def check_runs(experiment: Experiment, labels: Sequence[str], dataset: Dataset) 
     trainers: set[Any] = set()
     with experiment.accelerator().numerics():
         for label in labels:
-            trainers.add(build_simulation(experiment, label, seed, dataset).trainer)
+            with closing(build_simulation(experiment, label, seed, dataset)) as simulation:
+                trainers.add(simulation.trainer)
     if experiment.trainer != "auto":
         return experiment
     # Plans may differ in whether they suit batches.

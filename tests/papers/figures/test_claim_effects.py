@@ -101,6 +101,14 @@ def test_a_target_not_reached_is_counted_and_not_dropped():
     assert effect(claim(quantity="seconds_to_target"), *[(SOON, LATE)] * 4, (LATE, SOON)).tested.method == "paired t"
 
 
+@pytest.mark.parametrize("missed", [NEVER, (0.9, math.nan)])
+def test_without_a_bound_on_either_side_nothing_is_known(missed):
+    pairs = [(SOON, LATE)] * 3
+    found = effect(claim(quantity="seconds_to_target"), *pairs, (SOON, missed), (missed, SOON))
+    assert found.bounds == (-INF, INF)
+    assert effect(claim(quantity="seconds_to_target"), *pairs, (missed, SOON)).bounds.high == INF
+
+
 def test_a_claim_may_compare_with_the_average_over_several_algorithms():
     def mean_effect(*curves):
         made = claim(quantity="seconds_to_target", than=None, than_mean=["b", "c"], factor=0.5)

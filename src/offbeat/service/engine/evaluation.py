@@ -124,7 +124,7 @@ def _results(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _end_last_line(path: Path) -> None:
-    """End the last line, which a kill may have cut, so that the next result has its own."""
+    """End the last line, which a kill may have cut: the next result has its own."""
     with suppress(FileNotFoundError):
         content = path.read_bytes()
         if content and not content.endswith(b"\n"):
