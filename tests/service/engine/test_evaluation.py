@@ -1,5 +1,6 @@
 """Versions are measured in a process of its own, and nobody waits for it."""
 
+import asyncio
 import json
 import sys
 import time
@@ -12,12 +13,15 @@ from offbeat.config.model_sections import SoftmaxSection
 from offbeat.data import load_dataset
 from offbeat.early_stop import EarlyStop
 from offbeat.service.audit.verification import entries
+from offbeat.service.engine.evaluation import EvaluationQueue
+from offbeat.service.store.model_files import ModelFiles
 from offbeat.training.evaluation import Evaluator
 from offbeat.worlds.workload import build_model, build_objective
-from tests.service.conftest import body_of, running
+from tests.service.conftest import LAYOUT, LENGTH, body_of, running
 
 SECTIONS = {"data": {"name": "digits"}, "model": {"name": "softmax"}, "metrics": ["accuracy"], "seed": 1}
 PROGRAM = [sys.executable, "-m", "offbeat.worlds.server_evaluation", json.dumps(SECTIONS)]
+ANSWERS = [sys.executable, "-c", "while True: input(); print('{\"loss\": 0.5}', flush=True)"]
 
 
 @pytest.fixture(scope="module")
@@ -77,28 +81,83 @@ def test_each_nth_version_is_measured_as_in_a_simulation(model, tmp_path):
     assert not list((tmp_path / "server").glob(".*.evaluated"))
 
 
-def test_clients_work_on_after_the_program_has_failed(model, tmp_path, caplog):
-    program = [sys.executable, "-c", "raise SystemExit(3)"]
+@pytest.mark.parametrize(
+    ("command", "fields"),
+    [
+        ([sys.executable, "-c", "raise SystemExit(3)"], {"version": 1, "exit_code": 3}),
+        (["cat"], {"problem": "Expecting value: line 1 column 1 (char 0)"}),  # paths are not JSON
+        (
+            [sys.executable, "-c", "input(); print('[1]', flush=True); input()"],
+            {"problem": "'list' object is not a mapping"},
+        ),
+        (["no-such-program"], {"problem": "[Errno 2] No such file or directory: 'no-such-program'"}),
+    ],
+)
+def test_clients_work_on_after_the_program_has_failed(command, fields, model, tmp_path, caplog):
     with (
         caplog.at_level("INFO", "offbeat.service"),
-        serve(tmp_path / "server", model, program, every=1) as server,
+        serve(tmp_path / "server", model, command, every=1) as server,
     ):
         peer = server.enrol()
         work(server, peer, model, 3)
         wait_for(lambda: "evaluation_failed" in caplog.messages)
         work(server, peer, model, 1)
-        assert not list(server.folder.glob(".*.evaluated"))
+        assert not list((tmp_path / "server").glob(".*.evaluated"))
     (failed,) = [record for record in caplog.records if record.message == "evaluation_failed"]
-    assert failed.fields["exit_code"] == 3
+    assert failed.fields == fields
+
+
+def test_a_result_that_cannot_be_saved_is_logged_and_the_next_is_evaluated(model, tmp_path, caplog):
+    lines = tmp_path / "server" / "evaluations.jsonl"
+    with caplog.at_level("INFO", "offbeat.service"), serve(tmp_path / "server", model, ANSWERS) as server:
+        lines.mkdir()
+        peer = server.enrol()
+        work(server, peer, model, 2)
+        wait_for(lambda: "evaluated" in caplog.messages)
+        assert server.service.status().evaluated == {"version": 2, "loss": 0.5}
+        lines.rmdir()
+        work(server, peer, model, 2)
+        wait_for(lambda: caplog.messages.count("evaluated") == 2)
+    assert lines.read_text() == '{"version": 4, "loss": 0.5}\n'
+    (failed,) = [record for record in caplog.records if record.message == "evaluation_failed"]
+    assert failed.fields == {"version": 2, "problem": "Is a directory"}
+
+
+def test_a_part_of_a_result_does_not_spoil_the_next(tmp_path):
+    resource = pytest.importorskip("resource")
+    path, models = tmp_path / "evaluations.jsonl", ModelFiles(tmp_path / "models", LAYOUT)
+    models.path(0).parent.mkdir()
+
+    async def evaluate():
+        saved = asyncio.Queue()
+
+        async def is_durable():
+            pass
+
+        queue = EvaluationQueue(tmp_path, models, is_durable, 1, ANSWERS, lambda version, _: saved.put_nowait(version))
+        task = asyncio.create_task(queue.run())
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        for version in range(3):
+            models.write(version, torch.zeros(LENGTH))
+            if version == 1:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, hard))
+            queue.add(version)
+            try:
+                assert await saved.get() == version
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(evaluate(), 40.0))
+    assert path.read_text() == '{"version": 0, "loss": 0.5}\n{"version": 2, "loss": 0.5}\n'
 
 
 def test_a_result_that_reaches_the_target_ends_the_run_also_after_a_restart(model, tmp_path):
-    program = [sys.executable, "-c", "while True: input(); print('{\"loss\": 0.5}', flush=True)"]
-
     def stop():
         return EarlyStop("loss", lower_is_better=True, target=0.5)
 
-    with serve(tmp_path / "server", model, program, early_stop=stop(), stop_versions=8) as server:
+    with serve(tmp_path / "server", model, ANSWERS, early_stop=stop(), stop_versions=8) as server:
         peer = server.enrol()
         work(server, peer, model, 2)
         wait_for(lambda: server.service.status().finished)
@@ -110,34 +169,8 @@ def test_a_result_that_reaches_the_target_ends_the_run_also_after_a_restart(mode
         assert [entry for entry in entries(server.folder) if entry["kind"] == "run extended"] == []
     lines = tmp_path / "server" / "evaluations.jsonl"
     lines.write_text('{"version": 1, "lo\n' + lines.read_text() + '{"version": 4')  # what a kill may leave
-    with serve(tmp_path / "server", model, program, early_stop=stop()) as server:
+    with serve(tmp_path / "server", model, ANSWERS, early_stop=stop()) as server:
         answer = server.peer(token).http.post("/v1/checkin", json={"wait_seconds": 0.0}).json()
         assert answer["finished"]
         assert server.admin.http.get("/v1/status").json()["evaluated"] == {"version": 2, "loss": 0.5}
-
-
-def test_a_line_that_a_kill_has_cut_does_not_damage_the_next(model, tmp_path):
-    lines = tmp_path / "server" / "evaluations.jsonl"
-    lines.parent.mkdir()
-    lines.write_text('{"version": 4')
-    program = [sys.executable, "-c", "while True: input(); print('{\"loss\": 0.5}', flush=True)"]
-    with serve(tmp_path / "server", model, program) as server:
-        work(server, server.enrol(), model, 2)
-        wait_for(lambda: lines.read_text().count("\n") == 2)
-    assert lines.read_text() == '{"version": 4\n{"version": 2, "loss": 0.5}\n'
-
-
-def test_an_answer_that_is_not_an_object_does_not_end_the_evaluations(model, tmp_path, caplog):
-    answers = ["'half'", "'[1]'", "'{\"loss\": 0.5}'"]
-    program = [
-        sys.executable,
-        "-c",
-        f"for answer in ({', '.join(answers)}): input(); print(answer, flush=True)\ninput()",
-    ]
-    lines = tmp_path / "server" / "evaluations.jsonl"
-    with caplog.at_level("INFO", "offbeat.service"), serve(tmp_path / "server", model, program, every=1) as server:
-        work(server, server.enrol(), model, 3)
-        wait_for(lines.exists)
-    assert json.loads(lines.read_text()) == {"version": 3, "loss": 0.5}
-    failed = [record.fields["version"] for record in caplog.records if record.message == "evaluation_failed"]
-    assert failed == [1, 2]
+    assert lines.read_text() == '{"version": 2, "loss": 0.5}\n'

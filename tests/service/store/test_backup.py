@@ -57,15 +57,6 @@ def test_a_server_continues_from_a_copy_that_was_made_while_it_ran(tmp_path):
             assert visit is None or peer.send(visit, ONES)["counted"]
 
 
-def test_a_copy_has_results_of_evaluations_and_needs_no_tokens(tmp_path):
-    with running(tmp_path / "one", plain) as server:
-        (server.folder / "evaluations.jsonl").write_text('{"version": 2, "loss": 0.5}\n')
-        (server.folder / "admin-token").unlink()
-        back_up(server.folder, tmp_path / "copy")
-        assert (tmp_path / "copy" / "evaluations.jsonl").read_text() == '{"version": 2, "loss": 0.5}\n'
-        assert (tmp_path / "copy" / "enrolment-token").exists()
-
-
 def test_other_folders_cannot_be_copied(tmp_path):
     with pytest.raises(OffbeatError, match="not a server's folder"):
         back_up(tmp_path, tmp_path / "copy")
@@ -78,3 +69,23 @@ def test_other_folders_cannot_be_copied(tmp_path):
     shutil.rmtree(tmp_path / "one" / "checkpoints")
     with pytest.raises(OffbeatError, match="does not hold a checkpoint"):
         back_up(tmp_path / "one", tmp_path / "copy")
+
+
+def test_evaluations_are_copied_and_missing_tokens_are_made_again(tmp_path):
+    with running(tmp_path / "one"):
+        (tmp_path / "one" / "evaluations.jsonl").write_text('{"version": 2, "loss": 0.5}\n')
+        for name in ("admin-token", "enrolment-token"):
+            (tmp_path / "one" / name).unlink()
+        back_up(tmp_path / "one", tmp_path / "copy")
+    assert (tmp_path / "copy" / "evaluations.jsonl").read_text() == '{"version": 2, "loss": 0.5}\n'
+    with running(tmp_path / "copy") as server:
+        assert server.enrol().check_in()
+
+
+def test_a_database_that_cannot_be_copied_is_one_line_that_says_what_to_do(tmp_path):
+    with running(tmp_path / "one"):
+        pass
+    (tmp_path / "one" / "offbeat.sqlite").write_bytes(b"broken" * 1000)
+    with pytest.raises(OffbeatError, match=r"file is not a database: .* restore an earlier backup") as raised:
+        back_up(tmp_path / "one", tmp_path / "copy")
+    assert "\n" not in str(raised.value)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.model_files import ModelFiles
+from offbeat_client.files import write_durably
 from offbeat_client.serving.console_log import event
 
 _SUFFIX = ".evaluated"
@@ -18,7 +20,7 @@ _RETRY_SECONDS = 1.0  # on a full disk
 class EvaluationQueue:
     """A queue of every n-th version, evaluated one after the other.
 
-    Results go to ``evaluations.jsonl``.
+    Results go to ``evaluations.jsonl``. Once ``run`` has ended, no version is queued.
 
     Args:
         folder: The store's folder.
@@ -30,7 +32,7 @@ class EvaluationQueue:
             line of JSON.
 
     Attributes:
-        last: The last result; None before the first.
+        last: The last result, also of an earlier server; None before the first.
     """
 
     def __init__(
@@ -52,27 +54,35 @@ class EvaluationQueue:
         self._queue: asyncio.Queue[tuple[int, Path]] = asyncio.Queue()
         self._has_ended = False
         self._path = folder / "evaluations.jsonl"
-        _end_last_line(self._path)
-        for result in _results(self._path):
-            self.last = result
-            on_result(result["version"], result)
+        self._load()
 
     def wants(self, version: int) -> bool:
-        """Return whether a version is to be evaluated; none is once the program has ended."""
+        """Return whether a version is to be evaluated."""
         return not self._has_ended and version % self._every == 0
 
     def add(self, version: int) -> None:
-        """Queue a version for evaluation.
+        """Queue a version for evaluation, unless the program has ended.
 
         Links its file, since the original may be deleted before the evaluation.
         """
+        if self._has_ended:
+            return
         path = self._folder / f".{version}{_SUFFIX}"
         with suppress(FileExistsError):
             self._models.link(version, path)
         self._queue.put_nowait((version, path))
 
     async def run(self) -> None:
-        """Evaluate versions; returns only if the program ends."""
+        """Evaluate versions; returns only if the program ends or fails."""
+        try:
+            await self._evaluate()
+        except (OSError, ValueError, TypeError) as error:  # no program, or an answer that is not a JSON object
+            event("evaluation_failed", problem=str(error))
+        finally:
+            self._has_ended = True
+            delete_links(self._folder)
+
+    async def _evaluate(self) -> None:
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*self._command, stdin=pipe, stdout=pipe)
         assert process.stdin is not None
@@ -88,24 +98,39 @@ class EvaluationQueue:
                     # Which must not keep clients from their work.
                     event("evaluation_failed", version=version, exit_code=await process.wait())
                     return
-                try:
-                    self._append({"version": version, **json.loads(line)})
-                except (OSError, ValueError, TypeError) as error:  # a full disk, or an answer that is not an object
-                    event("evaluation_failed", version=version, problem=str(error))
+                self.last = {"version": version, **json.loads(line)}
+                self._save(self.last)
+                self._on_result(version, self.last)
+                event("evaluated", **self.last)
         finally:
-            self._has_ended = True
-            while not self._queue.empty():
-                self._queue.get_nowait()[1].unlink(missing_ok=True)
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
 
-    def _append(self, result: dict[str, Any]) -> None:
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(result) + "\n")
-        self.last = result
-        self._on_result(result["version"], result)
-        event("evaluated", **result)
+    def _save(self, result: dict[str, Any]) -> None:
+        """Append a result to the file.
+
+        A failure is logged and loses the result, but neither the lines before it nor those after it.
+        """
+        size = None
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                size = file.tell()
+                file.write(_line(result))
+        except OSError as error:  # which must not keep clients from their work
+            event("evaluation_failed", version=result["version"], problem=error.strerror)
+            if size is not None:
+                with suppress(OSError):
+                    os.truncate(self._path, size)  # else the next line would continue a part of this one
+
+    def _load(self) -> None:
+        """Load earlier results, and write those that are readable to the file again."""
+        results = list(_results(self._path))
+        if self._path.exists():
+            write_durably(self._path, "".join(map(_line, results)).encode())
+        for result in results:
+            self.last = result
+            self._on_result(result["version"], result)
 
     async def _insist_on_durability(self) -> None:
         while True:
@@ -123,13 +148,8 @@ def _results(path: Path) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
 
 
-def _end_last_line(path: Path) -> None:
-    """End the last line, which a kill may have cut: the next result has its own."""
-    with suppress(FileNotFoundError):
-        content = path.read_bytes()
-        if content and not content.endswith(b"\n"):
-            with path.open("ab") as file:
-                file.write(b"\n")
+def _line(result: dict[str, Any]) -> str:
+    return json.dumps(result) + "\n"
 
 
 def delete_links(folder: Path) -> None:

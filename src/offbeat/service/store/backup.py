@@ -17,15 +17,24 @@ def back_up(folder: Path, target: Path) -> int:
 
     The secret of its noise is left out: resumed later, the copy would add the same noise to other sums. The server may
     run. If one of its checkpoints deletes a file before it is copied, the copy begins again.
+
+    Raises:
+        OffbeatError: The folder cannot be copied, or the target is not empty.
     """
     if not (folder / "offbeat.sqlite").exists():
         raise OffbeatError(f"{folder} is not a server's folder: it does not hold offbeat.sqlite")
     if target.exists() and any(target.iterdir()):
         raise OffbeatError(f"{target} is not empty: take another folder")
     for _ in range(_MAX_ATTEMPTS):
-        with suppress(FileNotFoundError):
+        try:
             return _copy(folder, target)
-        shutil.rmtree(target, ignore_errors=True)
+        except FileNotFoundError:
+            shutil.rmtree(target, ignore_errors=True)
+        except sqlite3.Error as error:
+            raise OffbeatError(
+                f"cannot copy {folder / 'offbeat.sqlite'} to {target}: {error}: take a target on a disk with more "
+                "space, or restore an earlier backup if the database is broken"
+            ) from None
     raise OffbeatError(f"{folder} changes faster than it can be copied: raise service.checkpoint_seconds for a while")
 
 
@@ -39,6 +48,9 @@ def _copy(folder: Path, target: Path) -> int:
         raise OffbeatError(f"{folder} does not hold a checkpoint yet: wait until the server has started")
     checkpoint = Path("checkpoints", f"{number}.safetensors")
     shutil.copyfile(folder / checkpoint, target / checkpoint)
+    # The log then holds all versions that were evaluated: evaluations are of versions whose records are on disk.
+    with suppress(FileNotFoundError):
+        shutil.copyfile(folder / "evaluations.jsonl", target / "evaluations.jsonl")
     with (
         closing(sqlite3.connect(folder / "offbeat.sqlite")) as source,
         closing(sqlite3.connect(target / "offbeat.sqlite")) as copy,
@@ -50,9 +62,8 @@ def _copy(folder: Path, target: Path) -> int:
     files += [Path("models", f"{version}.safetensors") for version in read_values(target / checkpoint)["versions"]]
     for file in files:
         shutil.copyfile(folder / file, target / file)
-    # A deleted token is made again when the server starts; results are there if versions are evaluated.
-    for file in ("admin-token", "enrolment-token", "evaluations.jsonl"):
-        with suppress(FileNotFoundError):
+    for file in ("admin-token", "enrolment-token"):
+        with suppress(FileNotFoundError):  # the next start makes another
             shutil.copy(folder / file, target / file)  # with its permissions
     with suppress(FileNotFoundError):
         shutil.copytree(folder / "tls", target / "tls")
