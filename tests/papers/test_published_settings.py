@@ -49,7 +49,11 @@ def test_fedluck_chooses_from_all_shares_unless_one_is_fixed(pattern):
 
 @pytest.mark.parametrize(
     ("name", "batch_size", "lr", "steps", "clients"),
-    [("fedlaavg/fig4e", 5, 0.01, 10, 1000), ("patterns/fig1-fashion-mu0", 20, 0.1, 50, 10)],
+    [
+        ("fedlaavg/fig4e", 5, 0.01, 10, 1000),
+        ("fedlaavg/fig5b", 5, 0.01, 10, 1000),
+        ("patterns/fig1-fashion-mu0", 20, 0.1, 50, 10),
+    ],
 )
 def test_the_papers_settings_at_full_scale(name, batch_size, lr, steps, clients):
     (figure,) = find(name, EXPERIMENTS)
@@ -62,3 +66,11 @@ def test_the_papers_settings_at_full_scale(name, batch_size, lr, steps, clients)
 def test_fedprox_has_the_papers_mu_at_full_scale():
     (figure,) = find("fedlaavg/fig4e", EXPERIMENTS)
     assert figure.experiment("full").algorithms["fedprox"].local["mu"] == 1.0
+
+
+@pytest.mark.parametrize("path", sorted(EXPERIMENTS.glob("*/*.toml")), ids=lambda path: path.stem)
+def test_a_tuned_value_can_be_inside_its_grid(path):
+    """Claims about values at the edge of a grid stay open, and of two numbers both are at the edge."""
+    tuning = tomllib.loads(path.read_text(encoding="utf-8")).get("tuning", {})
+    for grid in (tuning.get("all", {}), *tuning.get("own", {}).values()):
+        assert {key for key, values in grid.items() if len(values) == 2} == set()
