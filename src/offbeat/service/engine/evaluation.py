@@ -153,6 +153,6 @@ def _line(result: dict[str, Any]) -> str:
 
 
 def delete_links(folder: Path) -> None:
-    """Delete the links to versions that an earlier server did not evaluate."""
+    """Delete the links to versions that were not evaluated."""
     for path in folder.glob(f".*{_SUFFIX}"):
         path.unlink()

@@ -103,7 +103,10 @@ class ShareCap(Wrapper):
 
 
 def cap_share(max_share: float) -> Wrap:
-    """Return a function that wraps a buffer in ``ShareCap``."""
+    """Return a function that wraps a buffer in ``ShareCap``.
+
+    It raises ``ValueError`` if the algorithm has no buffer.
+    """
 
     def wrap(algorithm: "Algorithm[Any]") -> Aggregate:
         if not hasattr(algorithm, "buffer"):  # it implements the whole contract by itself
