@@ -175,6 +175,17 @@ def test_a_visit_whose_drop_failed_is_open(make):
     world.check()
 
 
+def test_a_client_that_came_back_is_picked_again_after_its_drop_failed():
+    world = World(lambda: FailingFedBuff(buffer_size=2, concurrency=2))
+    world.coordinator.present(0.0, 3)
+    world.coordinator.assign(0.0)
+    world.coordinator.present(1.0, 3)
+    world.fails("drop", 0, lambda: world.coordinator.assign(1.0))
+    world.check()
+    assert [assignment.client for assignment in world.coordinator.assign(1.0)] == [3]
+    world.check()
+
+
 def test_an_offer_that_failed_leaves_the_visit_open():
     world = World(fedbuff, max_staleness=0)
     world.all_present()

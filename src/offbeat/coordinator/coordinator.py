@@ -170,7 +170,11 @@ class Coordinator:
             if not came_back:
                 return assignments
             client = came_back.pop()
-            self.drop(now, client, self.visits.latest(client))
+            try:
+                self.drop(now, client, self.visits.latest(client))
+            except BaseException:
+                self._candidates.put_back(client)
+                raise
             if self.algorithm.slots() > 0:
                 assignments += self._assign_each(now, [client])
             else:
