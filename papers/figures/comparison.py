@@ -33,12 +33,14 @@ _WORDS = {
     "updates_to_target": "visits to {target}",
     "versions_to_target": "versions to {target}",
     "bytes_to_target": "bytes to {target}",
+    "bytes_up_to_target": "bytes sent by clients to {target}",
 }
 _COSTS: dict[str, Write] = {
     "seconds_to_target": units.duration,
     "updates_to_target": units.count,
     "versions_to_target": units.count,
     "bytes_to_target": units.size,
+    "bytes_up_to_target": units.size,
 }
 
 

@@ -24,6 +24,7 @@ Quantity = Literal[
     "updates_to_target",
     "versions_to_target",
     "bytes_to_target",
+    "bytes_up_to_target",
 ]
 
 

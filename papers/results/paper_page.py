@@ -163,7 +163,7 @@ def _numbers_table(records: Sequence[FigureRecord]) -> list[str]:
 def _main_numbers(record: FigureRecord) -> dict[str, dict[str, str]]:
     """Return the values by algorithm of the main quantities.
 
-    These are that of most claims, then others that have more algorithms.
+    These are that of most claims, then others that have more algorithms; all where the paper gives several.
     """
     numbers: dict[str, dict[str, str]] = {}
     shown: set[str] = set()
@@ -174,7 +174,7 @@ def _main_numbers(record: FigureRecord) -> dict[str, dict[str, str]]:
             if finding.quantity == quantity
             for label, value in finding.values.items()
         }
-        if not shown.issuperset(values):
+        if len(record.published) > 1 or not shown.issuperset(values):
             numbers[quantity] = values
             shown.update(values)
     return numbers

@@ -15,6 +15,7 @@ from tests.algorithms.case import Case, started
 BAD_TIMES = ({"step_seconds": -1.0}, {"upload_seconds": float("nan")}, {"step_seconds": float("inf")})
 CASES = [
     Case("fedluck", lambda: FedLuck(server_lr=0.9), places=6, own_plan=True, also_broken=BAD_TIMES),
+    Case("fedluck by examples", lambda: FedLuck(weighting="examples"), places=6, own_plan=True, also_broken=BAD_TIMES),
     Case(
         "fedluck normalising",
         lambda: FedLuck(period=3.0, steps=(2, 9), normalise=True, server_optimizer=adam()),
@@ -56,6 +57,20 @@ def test_periods_by_hand(begin, plan):
     assert algorithm.tick() is True
     assert algorithm.model.tolist() == [8, -1]  # a late one counts in full, and alone
     assert (algorithm.version, algorithm.round) == (2, 2)
+
+
+def test_a_mean_weighted_by_examples_by_hand(begin, plan):
+    algorithm = begin(model=(10.0, 0.0), server_lr=0.5, weighting="examples")
+    assign_all(algorithm, plan, range(3))
+    algorithm.receive(update(0, 0, 4, 2, n=1))
+    algorithm.receive(update(2, 0, 0, 6, n=3))
+    assert algorithm.tick() is True
+    assert algorithm.model.tolist() == [9.5, -2.5]  # − ½ · (1 · (4, 2) + 3 · (0, 6)) / 4
+
+
+@pytest.mark.parametrize(("weighting", "expected"), [("uniform", False), ("examples", True)])
+def test_the_service_caps_shares_only_where_examples_weigh(weighting, expected):
+    assert FedLuck(weighting=weighting).weighs_by_examples is expected
 
 
 @pytest.mark.parametrize("period", [1.0, 2.5])
@@ -214,6 +229,7 @@ def test_plans_without_a_choice_are_refused(change, message, begin, plan, same_s
     [
         ({"steps": (4, 3)}, "steps must run from the smallest to the largest"),
         ({"compression": (0.2, 0.1)}, "compression must be two shares"),
+        ({"normalise": True, "weighting": "examples"}, "normalise goes with uniform weights"),
         ({"compression_exponent": 3.0}, r"compression_exponent must be in \(0, 2\], got 3"),
     ],
 )

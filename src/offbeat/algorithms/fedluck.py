@@ -19,6 +19,7 @@ from offbeat.algorithms.components import (
     Sum,
     Update,
     Weight,
+    Weighting,
     check_not_negative,
 )
 from offbeat.algorithms.fedluck_choice import best_steps_and_compression, check_ranges
@@ -42,11 +43,11 @@ class FedLuck(Algorithm):
     ``steps``, and sends the largest share.
 
     With ``normalise`` clients count as in FedNova, independently of their numbers of steps: each C(Δ_i) is divided by
-    its a_i and the mean multiplied by the mean a_i.
+    its a_i and the mean multiplied by the mean a_i. That needs uniform weights.
 
     The rule and φ: "Theory for FedLuck" (the paper's appendix), sections 1 and 2; there one choice serves all clients,
-    by the slowest. A choice for each client, and e = ½, are from the authors' code (``Aegsteh-T/FedLuck_Euro_Par`` on
-    GitHub).
+    by the slowest. A choice for each client, e = ½ and weights by examples are from the authors' code
+    (``Aegsteh-T/FedLuck_Euro_Par`` on GitHub).
 
     Args:
         period: T̃, seconds, > 0.
@@ -54,6 +55,7 @@ class FedLuck(Algorithm):
         steps: Smallest and largest k.
         compression: Smallest and largest δ, the share of entries that top-k sends, in (0, 1].
         compression_exponent: e, the power of δ in φ, in (0, 2]; a smaller one compresses more.
+        weighting: ``uniform`` (the mean as above) or ``examples`` (weighted by the clients' examples).
         normalise: Divide each update by its a_i.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
     """
@@ -66,13 +68,17 @@ class FedLuck(Algorithm):
     steps: tuple[int, int] = (1, 50)
     compression: tuple[float, float] = (0.01, 1.0)
     compression_exponent: Exponent = 0.5
+    weighting: Weighting = "uniform"
     normalise: bool = False
     server_optimizer: ServerOptimizer | None = None
 
     def check_values(self) -> None:
         check_ranges(self.steps, self.compression)
+        if self.normalise and self.weighting != "uniform":
+            raise ValueError("normalise goes with uniform weights: leave normalise or weighting out")
 
     def compose(self) -> None:
+        self.weighs_by_examples = self.weighting == "examples"
         self.schedule = Periodic(self.period)
         self.buffer = Sum("a") if self.normalise else Sum()
         self.step = ServerStep(self.server_optimizer, self.server_lr)
@@ -110,7 +116,7 @@ class FedLuck(Algorithm):
         for name in ("step_seconds", "upload_seconds"):
             check_not_negative(name, getattr(update, name) or 0.0)
         if not self.normalise:
-            return 1.0
+            return float(update.examples) if self.weighting == "examples" else 1.0
         a = float(update.normaliser)
         if a == 0:
             return None
@@ -126,6 +132,7 @@ class FedLuck(Algorithm):
         self.upload_seconds[client] = upload_seconds
 
     def next_model(self, model: Tensor, closed: ClosedBuffer) -> Tensor:
+        if not self.normalise:
+            return self.step(model, closed.mean(closed.weight))
         # The mean of all C(Δ_i) / a_i times the mean a_i.
-        sum_a = closed.tallies["a"] if self.normalise else closed.count
-        return self.step(model, closed.mean(closed.count * (closed.count / sum_a)))
+        return self.step(model, closed.mean(closed.count * (closed.count / closed.tallies["a"])))

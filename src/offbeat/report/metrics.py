@@ -20,6 +20,7 @@ _COSTS = {
     "updates": ("counted", "unused", "lost"),
     "versions": ("version",),
     "bytes": ("bytes_down", "bytes_up"),
+    "bytes_up": ("bytes_up",),
     "epsilon": ("epsilon",),
 }
 _SHARES = ("accuracy",)  # 0 … 1, written in percent

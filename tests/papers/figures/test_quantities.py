@@ -16,6 +16,7 @@ from tests.report.example_runs import a_run
         ("seconds_to_target", 200.0),
         ("versions_to_target", 2.0),
         ("bytes_to_target", 4.0),
+        ("bytes_up_to_target", 2.0),
     ],
 )
 def test_quantities(name, value):

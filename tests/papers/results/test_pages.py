@@ -192,6 +192,15 @@ def test_the_numbers_are_those_of_the_main_quantity_and_of_others_with_more_algo
     assert "| fig1a | time | 1 s | 2 s | – |\n| fig1a | swing | – | 0.1 | 0.2 |\n| paper, time, digits |" in text
 
 
+def test_all_quantities_are_shown_where_the_paper_gives_several(page):
+    found = finding("c4", "supported", "uploads", values={"a": "9"})
+    record = replace(A, findings=(*A.findings, found))
+    assert "| fig1a | uploads |" not in page(record)
+    assert "| fig1a | uploads | 9 | – |\n" in page(
+        replace(record, published={"time": {"a": "7 s"}, "uploads": {"a": "5"}})
+    )
+
+
 def test_a_table_of_all_algorithms_replaces_the_main_numbers(page):
     text = page(replace(A, table="| | time to 80 % |"))
     assert "| | time to 80 % |\n" in text

@@ -44,7 +44,7 @@ class Hooks(Generic[Schedule_co]):
     payload: Payload = "delta"
     needs_base: ClassVar[bool] = False
     needs_loss: ClassVar[bool] = False
-    weighs_by_examples: ClassVar[bool] = False
+    weighs_by_examples: bool = False
     corrects_gradients: ClassVar[bool] = False
     selection: ClassVar[Any] = "uniform"
     measures: bool = False

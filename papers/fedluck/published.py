@@ -1,0 +1,89 @@
+"""Data and models of FedLuck's published experiments, from its authors' code.
+
+The code is ``Aegsteh-T/FedLuck_Euro_Par`` on GitHub.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from offbeat import Dataset
+from offbeat.data.builtin.mnist import FASHION_MNIST
+from offbeat.data.catalogue import load_dataset
+
+_MEAN, _DEVIATION = 0.1307, 0.3081  # MNIST's, which the code also has for Fashion-MNIST
+
+
+def fashion_mnist() -> Dataset:
+    """Return Fashion-MNIST in 32x32 pixels, inputs ``(n, 1, 32, 32)``.
+
+    Four of five training images and one of ten test images are in it, see ``_fewer``.
+
+    Raises:
+        MissingDataError: Its files are nowhere, nor can they be downloaded.
+    """
+    few = _fewer(replace(FASHION_MNIST, mean=_MEAN, deviation=_DEVIATION).load())
+    return replace(few, train_inputs=_enlarged(few.train_inputs), test_inputs=_enlarged(few.test_inputs))
+
+
+def cifar10() -> Dataset:
+    """Return CIFAR-10 with four of five training images and one of ten test images.
+
+    Raises:
+        MissingDataError: Its files are nowhere, nor can they be downloaded.
+    """
+    return _fewer(load_dataset("cifar10"))
+
+
+def _fewer(whole: Dataset) -> Dataset:
+    """Leave out, evenly, images that clients keep for tests and most test images."""
+    assert not isinstance(whole.train_inputs, dict)
+    assert not isinstance(whole.test_inputs, dict)
+    trains = np.arange(len(whole.train_labels)) % 5 != 4
+    return replace(
+        whole,
+        train_inputs=whole.train_inputs[trains],
+        train_labels=whole.train_labels[trains],
+        test_inputs=whole.test_inputs[::10],
+        test_labels=whole.test_labels[::10],
+    )
+
+
+def _enlarged(images: object) -> NDArray[np.float32]:
+    assert isinstance(images, np.ndarray)
+    larger = nn.functional.interpolate(torch.from_numpy(images), size=(32, 32), mode="bilinear")
+    return larger.numpy()
+
+
+def cnn() -> nn.Module:
+    """Return the network for Fashion-MNIST: two 5x5 convolutions, 234,090 parameters."""
+    return nn.Sequential(
+        nn.Conv2d(1, 32, kernel_size=5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 32, kernel_size=5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(800, 256), nn.ReLU(), nn.Linear(256, 10),
+    )  # fmt: skip
+
+
+def vgg11() -> nn.Module:
+    """Return the network for CIFAR-10: a VGG-11 with at most 128 channels.
+
+    Its convolutions begin as He et al. have them.
+    """
+    layers: list[nn.Module] = []
+    before = 3
+    for stage in ((32,), (64,), (128, 128), (128, 128), (128, 128)):
+        for after in stage:
+            layers += [nn.Conv2d(before, after, kernel_size=3, padding=1), nn.ReLU()]
+            before = after
+        layers.append(nn.MaxPool2d(2))
+    for layer in layers:
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+            nn.init.zeros_(layer.get_parameter("bias"))
+    layers.append(nn.Flatten())
+    for _ in range(2):
+        layers += [nn.Linear(128, 128), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(128, 10))

@@ -1,0 +1,54 @@
+"""The published experiments' devices, data and models are those of the authors' code."""
+
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+
+from offbeat.algorithms import FedLuck
+from offbeat.algorithms.fedluck_choice import best_steps_and_compression
+from offbeat.config.algorithm_table import build_algorithm
+from offbeat.data.catalogue import load_dataset
+from papers.fedluck import published
+from papers.figures.catalogue import find
+
+EXPERIMENTS = Path(__file__).parents[3] / "papers"
+
+
+def test_each_client_of_fashion_mnist_gets_the_k_and_delta_of_the_authors_code():
+    (figure,) = find("fedluck/fashion-iid", EXPERIMENTS)
+    fedluck = build_algorithm("fedluck", figure.experiment("full").algorithms["fedluck"].hyper_parameters)
+    assert isinstance(fedluck, FedLuck)
+    size = 4 * sum(parameter.numel() for parameter in published.cnn().parameters())
+    choices = []
+    with (EXPERIMENTS / "fedluck" / "fashion_devices.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            alpha, beta = float(row["step_seconds"]), size / float(row["up_bytes_per_second"])
+            k, delta = best_steps_and_compression(
+                alpha, beta, fedluck.period, fedluck.steps, fedluck.compression, fedluck.compression_exponent
+            )
+            choices.append((k, round(delta, 2)))
+    # As the authors' code prints them.
+    assert choices == [
+        (3, 0.07), (3, 0.02), (4, 0.11), (4, 0.12), (5, 0.14), (6, 0.16), (24, 1.0), (26, 1.0), (31, 1.0), (39, 1.0)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "channels", "parameters"), [("cnn", 1, 234_090), ("vgg11", 3, 865_482)])
+def test_models(model, channels, parameters):
+    network = getattr(published, model)()
+    assert sum(parameter.numel() for parameter in network.parameters()) == parameters
+    assert network(torch.randn(2, channels, 32, 32)).shape == (2, 10)
+
+
+def test_fashion_mnist_is_larger_and_shorter():
+    found, whole = published.fashion_mnist(), load_dataset("fashion-mnist")
+    assert found.train_inputs.shape == (48_000, 1, 32, 32)
+    assert found.test_inputs.shape == (1_000, 1, 32, 32)
+    assert found.train_labels[:8].tolist() == whole.train_labels[[0, 1, 2, 3, 5, 6, 7, 8]].tolist()
+    assert found.test_labels[:3].tolist() == whole.test_labels[[0, 10, 20]].tolist()
+    # An image keeps its place and its mean; the darkest pixel is 0 in MNIST's scale.
+    assert found.train_inputs.min() == pytest.approx(-0.1307 / 0.3081)
+    pixels = whole.train_inputs[0].mean() * 0.3530 + 0.2860
+    assert found.train_inputs[0].mean() * 0.3081 + 0.1307 == pytest.approx(pixels, abs=0.005)
