@@ -74,3 +74,15 @@ def test_a_tuned_value_can_be_inside_its_grid(path):
     tuning = tomllib.loads(path.read_text(encoding="utf-8")).get("tuning", {})
     for grid in (tuning.get("all", {}), *tuning.get("own", {}).values()):
         assert {key for key, values in grid.items() if len(values) == 2} == set()
+
+
+@pytest.mark.parametrize("path", sorted(EXPERIMENTS.glob("fedfa/table*.toml")), ids=lambda path: path.stem)
+def test_fedfas_tables_tune_the_learning_rate_and_the_server_step_of_every_algorithm(path):
+    """The paper's server step is not known, so that an algorithm must not be judged by one that we chose."""
+    file = tomllib.loads(path.read_text(encoding="utf-8"))
+    for label, table in file["algorithms"].items():
+        kind = table.get("algorithm", label)
+        step = {"fedasync": "mixing_alpha"}.get(kind, "server_lr")
+        has_none = table.get("transmit") == "params" or label == "fedfa-delta-1"  # the latter is named after its step
+        tuned = set(file["tuning"]["own"].get(label, file["tuning"]["all"]))
+        assert tuned == ({"local.lr"} if has_none else {"local.lr", step}), label
