@@ -13,6 +13,7 @@ from torch import nn
 from offbeat import Dataset
 from offbeat.data.builtin.mnist import FASHION_MNIST
 from offbeat.data.catalogue import load_dataset
+from offbeat.inputs import map_inputs
 
 _MEAN, _DEVIATION = 0.1307, 0.3081  # MNIST's, which the code also has for Fashion-MNIST
 
@@ -26,7 +27,8 @@ def fashion_mnist() -> Dataset:
         MissingDataError: Its files are nowhere, nor can they be downloaded.
     """
     few = _fewer(replace(FASHION_MNIST, mean=_MEAN, deviation=_DEVIATION).load())
-    return replace(few, train_inputs=_enlarged(few.train_inputs), test_inputs=_enlarged(few.test_inputs))
+    train_inputs, test_inputs = (map_inputs(_enlarged, inputs) for inputs in (few.train_inputs, few.test_inputs))
+    return replace(few, train_inputs=train_inputs, test_inputs=test_inputs)
 
 
 def cifar10() -> Dataset:
@@ -40,22 +42,19 @@ def cifar10() -> Dataset:
 
 def _fewer(whole: Dataset) -> Dataset:
     """Leave out, evenly, images that clients keep for tests and most test images."""
-    assert not isinstance(whole.train_inputs, dict)
-    assert not isinstance(whole.test_inputs, dict)
     trains = np.arange(len(whole.train_labels)) % 5 != 4
     return replace(
         whole,
-        train_inputs=whole.train_inputs[trains],
+        train_inputs=map_inputs(lambda images: images[trains], whole.train_inputs),
         train_labels=whole.train_labels[trains],
-        test_inputs=whole.test_inputs[::10],
+        test_inputs=map_inputs(lambda images: images[::10], whole.test_inputs),
         test_labels=whole.test_labels[::10],
     )
 
 
-def _enlarged(images: object) -> NDArray[np.float32]:
-    assert isinstance(images, np.ndarray)
-    larger = nn.functional.interpolate(torch.from_numpy(images), size=(32, 32), mode="bilinear")
-    return larger.numpy()
+def _enlarged(images: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return images of 32x32 pixels, ``(n, channels, 32, 32)``."""
+    return nn.functional.interpolate(torch.from_numpy(images), size=(32, 32), mode="bilinear").numpy()
 
 
 def cnn() -> nn.Module:
