@@ -21,10 +21,10 @@ _MEAN, _DEVIATION = 0.1307, 0.3081  # MNIST's, which the code also has for Fashi
 def fashion_mnist() -> Dataset:
     """Return Fashion-MNIST in 32x32 pixels, inputs ``(n, 1, 32, 32)``.
 
-    Four of five training images and one of ten test images are in it, see ``_fewer``.
+    Four of five training images and one of ten test images are in it.
 
     Raises:
-        MissingDataError: Its files are nowhere, nor can they be downloaded.
+        MissingDataError: The files are missing and cannot be downloaded.
     """
     few = _fewer(replace(FASHION_MNIST, mean=_MEAN, deviation=_DEVIATION).load())
     train_inputs, test_inputs = (map_inputs(_enlarged, inputs) for inputs in (few.train_inputs, few.test_inputs))
@@ -35,13 +35,16 @@ def cifar10() -> Dataset:
     """Return CIFAR-10 with four of five training images and one of ten test images.
 
     Raises:
-        MissingDataError: Its files are nowhere, nor can they be downloaded.
+        MissingDataError: The files are missing and cannot be downloaded.
     """
     return _fewer(load_dataset("cifar10"))
 
 
 def _fewer(whole: Dataset) -> Dataset:
-    """Leave out, evenly, images that clients keep for tests and most test images."""
+    """Keep four of five training images and every tenth test image.
+
+    The others are left out evenly. In the code clients keep a fifth of their images for tests of their own.
+    """
     trains = np.arange(len(whole.train_labels)) % 5 != 4
     return replace(
         whole,
@@ -69,7 +72,7 @@ def cnn() -> nn.Module:
 def vgg11() -> nn.Module:
     """Return the network for CIFAR-10: a VGG-11 with at most 128 channels.
 
-    Its convolutions begin as He et al. have them.
+    Its convolutions have He initialisation (fan-out).
     """
     layers: list[nn.Module] = []
     before = 3

@@ -39,17 +39,18 @@ def mean_in_words(values: Sequence[float], write: Write, otherwise: str) -> str:
 
 
 def algorithms_table(runs: Sequence[Run]) -> str:
-    """Return times and bytes to the target and final measures, by algorithm."""
+    """Return times and uploaded bytes to the target and final measures."""
     measure, target = main_measure(runs), target_for(runs)
     assert target is not None
     lines = [
-        f"| | time to {measure.at(target)} | sent until then | {measure.title} at the end | of the worst client |",
+        f"| | time to {measure.at(target)} | sent by clients until then | {measure.title} at the end "
+        "| of the worst client |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]
     for label, group in by_label(runs).items():
         cells = [
             mean_in_words([cost_to_target("seconds", run) for run in group], units.duration, "never"),
-            mean_in_words([cost_to_target("bytes", run) for run in group], units.size, "never"),
+            mean_in_words([cost_to_target("bytes_up", run) for run in group], units.size, "never"),
             mean_in_words([float(run.history[measure.name][-1]) for run in group], measure.write, "diverged"),
             mean_in_words([worst_client_accuracy(run) for run in group], units.percent, "diverged"),
         ]

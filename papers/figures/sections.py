@@ -47,8 +47,8 @@ class ReproductionSection(Section):
     crop: bool = False
     """Whether our figure ends where its shortest curve ends."""
     table: bool = False
-    """Whether the page also has a table of all algorithms: time and bytes to evaluate.target, final accuracy, accuracy
-    for the worst client."""
+    """Whether the page also has a table of all algorithms: time and uploaded bytes to evaluate.target, final accuracy,
+    accuracy for the worst client."""
     differs: Annotated[tuple[Line, ...], Field(strict=False)] = ()
     """The differences from the paper's experiment, at any scale."""
     published: Published = Field(default_factory=dict)

@@ -69,7 +69,7 @@ def test_a_mean_weighted_by_examples_by_hand(begin, plan):
 
 
 @pytest.mark.parametrize(("weighting", "expected"), [("uniform", False), ("examples", True)])
-def test_the_service_caps_shares_only_where_examples_weigh(weighting, expected):
+def test_updates_weigh_by_examples_only_if_asked(weighting, expected):
     assert FedLuck(weighting=weighting).weighs_by_examples is expected
 
 
@@ -229,7 +229,7 @@ def test_plans_without_a_choice_are_refused(change, message, begin, plan, same_s
     [
         ({"steps": (4, 3)}, "steps must run from the smallest to the largest"),
         ({"compression": (0.2, 0.1)}, "compression must be two shares"),
-        ({"normalise": True, "weighting": "examples"}, "normalise goes with uniform weights"),
+        ({"normalise": True, "weighting": "examples"}, "normalise needs uniform weights"),
         ({"compression_exponent": 3.0}, r"compression_exponent must be in \(0, 2\], got 3"),
     ],
 )

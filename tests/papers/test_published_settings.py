@@ -86,3 +86,16 @@ def test_fedfas_tables_tune_the_learning_rate_and_the_server_step_of_every_algor
         has_none = table.get("transmit") == "params" or label == "fedfa-delta-1"  # the latter is named after its step
         tuned = set(file["tuning"]["own"].get(label, file["tuning"]["all"]))
         assert tuned == ({"local.lr"} if has_none else {"local.lr", step}), label
+
+
+@pytest.mark.parametrize("name", ["table2", "table2_cifar10", "table2_sst2", "table2_users", "table5"])
+def test_fedfas_steps_move_the_model_as_far_as_fedbuffs(name):
+    """An upload moves it by server_lr in FedFa-Delta, by server_lr / K in FedBuff."""
+    file = tomllib.loads((EXPERIMENTS / "fedfa" / f"{name}.toml").read_text(encoding="utf-8"))
+    grids = {label: file["tuning"]["own"].get(label, file["tuning"]["all"]) for label in file["algorithms"]}
+    pairs = (
+        [("fedfa-delta", "fedbuff")] if name != "table5" else [(f"fedfa-{m}", f"fedbuff-{m}") for m in (2, 5, 10, 20)]
+    )
+    for fedfa, fedbuff in pairs:
+        assert file["algorithms"][fedbuff]["buffer_size"] == 5
+        assert [5 * step for step in grids[fedfa]["server_lr"]] == pytest.approx(grids[fedbuff]["server_lr"]), fedfa

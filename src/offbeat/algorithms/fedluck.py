@@ -75,7 +75,7 @@ class FedLuck(Algorithm):
     def check_values(self) -> None:
         check_ranges(self.steps, self.compression)
         if self.normalise and self.weighting != "uniform":
-            raise ValueError("normalise goes with uniform weights: leave normalise or weighting out")
+            raise ValueError("normalise needs uniform weights: leave normalise or weighting out")
 
     def compose(self) -> None:
         self.weighs_by_examples = self.weighting == "examples"

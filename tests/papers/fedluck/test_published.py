@@ -52,3 +52,34 @@ def test_fashion_mnist_is_larger_and_shorter():
     assert found.train_inputs.min() == pytest.approx(-0.1307 / 0.3081)
     pixels = whole.train_inputs[0].mean() * 0.3530 + 0.2860
     assert found.train_inputs[0].mean() * 0.3081 + 0.1307 == pytest.approx(pixels, abs=0.005)
+
+
+def test_cifar10_is_shorter():
+    found, whole = published.cifar10(), load_dataset("cifar10")
+    assert found.train_inputs.shape == (40_000, 3, 32, 32)
+    assert found.test_labels.tolist() == whole.test_labels[::10].tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "band", "batch_size", "period", "server_lr", "fixed", "others"),
+    [
+        ("fashion", (0.4, 0.1), (0.25, 0.03), 64, 1.5, 0.7, (10, 0.3), {"fedavg": 20, "fedbuff": 20, "fedasync": 13}),
+        ("cifar10", (0.6, 0.15), (0.25, 0.03), 32, 3.0, 1.0, (8, 0.1), {"fedavg": 13, "fedbuff": 13, "fedasync": 20}),
+    ],
+)
+def test_settings_of_run_py(name, steps, band, batch_size, period, server_lr, fixed, others):
+    figure = find(f"fedluck/{name}-dirichlet", EXPERIMENTS)[0]
+    found = figure.experiment("full")
+    with (EXPERIMENTS / "fedluck" / f"{name}_devices.csv").open(encoding="utf-8") as file:
+        devices = [(float(row["step_seconds"]), float(row["up_bytes_per_second"])) for row in csv.DictReader(file)]
+    assert (devices[0][0], devices[-1][0]) == steps  # the slowest and the fastest
+    assert (round(devices[-1][1] / 2**20, 3), round(devices[1][1] / 2**20, 3)) == band  # the fastest and the straggler
+    assert (found.local.batch_size, found.local.lr, found.local.momentum) == (batch_size, 0.01, 0.9)
+    for label in ("fedluck", "periodic"):
+        settings = found.algorithms[label].hyper_parameters
+        assert (settings["period"], settings["server_lr"], settings["weighting"]) == (period, server_lr, "examples")
+    periodic = found.algorithms["periodic"].hyper_parameters
+    assert (periodic["steps"], periodic["compression"]) == ([fixed[0]] * 2, [fixed[1]] * 2)
+    assert {label: found.algorithms[label].local["steps"] for label in others} == others
+    fedbuff, fedasync = (found.algorithms[label].hyper_parameters for label in ("fedbuff", "fedasync"))
+    assert (fedbuff["buffer_size"], fedbuff["server_lr"], fedasync["mixing_alpha"]) == (8, server_lr, 0.4)

@@ -67,7 +67,7 @@ def test_the_best_point_is_run_and_the_page_has_all_points(tuned, papers):
     seconds = sum(run_directory.read(path.parent).processor_seconds for path in FIG1.rglob("config.toml"))
     assert len(list(FIG1.rglob("config.toml"))) == 8  # four tries, four runs
     assert f"{units.duration(seconds)} of one core" in page
-    assert "| | time to 30 % | sent until then | accuracy at the end | of the worst client |" in page
+    assert "| | time to 30 % | sent by clients until then | accuracy at the end | of the worst client |" in page
     assert worst_client_accuracy(run) == pytest.approx(by_hand(run), abs=1e-12)
 
 
