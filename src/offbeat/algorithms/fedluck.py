@@ -22,7 +22,7 @@ from offbeat.algorithms.components import (
     Weighting,
     check_not_negative,
 )
-from offbeat.algorithms.fedluck_choice import best_steps_and_compression, check_ranges
+from offbeat.algorithms.fedluck_choice import best_steps_and_compression, check_plan, check_ranges
 from offbeat_client.local_plan import normaliser
 
 Exponent = Annotated[float, Interval(gt=0, le=2)]
@@ -92,12 +92,7 @@ class FedLuck(Algorithm):
             raise ValueError("the a_i of normalise are weights of SGD's gradients: leave normalise or optimizer out")
 
     def plan(self, client: int, local: LocalPlan) -> LocalPlan:
-        if isinstance(local.lr, tuple):
-            raise ValueError("FedLuck chooses the number of steps: give local.lr as one number")
-        if local.compression is not None and local.compression.name != "top_k":
-            raise ValueError(
-                f"FedLuck chooses how much top_k keeps: leave local.compression {local.compression.name} out"
-            )
+        check_plan(local)
         steps, share = self._choice(client, local)
         is_full = share == 1 and not local.error_feedback  # smaller without indices
         return replace(local, steps=steps, compression=None if is_full else Compression("top_k", (("share", share),)))

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from offbeat_client.local_plan import LocalPlan
 from offbeat_client.number_checks import check_count, check_not_negative, check_positive
 
 Range = tuple[float, float]
@@ -70,6 +71,18 @@ def check_ranges(steps: tuple[int, int], compression: Range) -> None:
         raise ValueError(f"steps must run from the smallest to the largest, got {list(steps)}")
     if not 0 < compression[0] <= compression[1] <= 1:
         raise ValueError(f"compression must be two shares in (0, 1], the smaller first, got {list(compression)}")
+
+
+def check_plan(local: LocalPlan) -> None:
+    """Check that a plan leaves the numbers of steps and of entries to FedLuck.
+
+    Raises:
+        ValueError: It has a step size for each step, or another compression than ``top_k``.
+    """
+    if isinstance(local.lr, tuple):
+        raise ValueError("FedLuck chooses the number of steps: give local.lr as one number")
+    if local.compression is not None and local.compression.name != "top_k":
+        raise ValueError(f"FedLuck chooses how much top_k keeps: leave local.compression {local.compression.name} out")
 
 
 def _smaller_root(step_periods: Tensor, b: float, e: float) -> Tensor:
