@@ -42,7 +42,8 @@ def test_models(model, channels, parameters):
     assert network(torch.randn(2, channels, 32, 32)).shape == (2, 10)
 
 
-def test_fashion_mnist_is_larger_and_shorter():
+def test_fashion_mnist_is_larger_and_shorter(real_data):
+    real_data("fashion-mnist", "train-images-idx3-ubyte.gz")
     found, whole = published.fashion_mnist(), load_dataset("fashion-mnist")
     assert found.train_inputs.shape == (48_000, 1, 32, 32)
     assert found.test_inputs.shape == (1_000, 1, 32, 32)
@@ -54,7 +55,8 @@ def test_fashion_mnist_is_larger_and_shorter():
     assert found.train_inputs[0].mean() * 0.3081 + 0.1307 == pytest.approx(pixels, abs=0.005)
 
 
-def test_cifar10_is_shorter():
+def test_cifar10_is_shorter(real_data):
+    real_data("cifar10", "cifar10-jpeg.tar.gz")
     found, whole = published.cifar10(), load_dataset("cifar10")
     assert found.train_inputs.shape == (40_000, 3, 32, 32)
     assert found.test_labels.tolist() == whole.test_labels[::10].tolist()
