@@ -44,5 +44,6 @@ SWEEPS: dict[str, MeasureAt] = {
     **fedlaavg_sweeps.COROLLARY_4,
     **async_comm_sgd_sweeps.THEOREM_2_4,
     **fedfa.SWEEPS,
+    **fedlaavg_sweeps.THEOREM_1,
 }
 """All sweeps, by the name of the number that grows."""

@@ -40,6 +40,9 @@ NUMBERS = {
     "async_comm_sgd_smooth_gap": "double well, N = 2; full({0}), Δ = {0}, T = 16384, γ = 0.011",
     "fedfa_param": "N = 8, d = 3; uniform arrivals, T = {}, Q = 2, K = 4, τ = 1",
     "fedfa_delta": "N = 8, d = 3; uniform arrivals, T = {}, Q = 2, K = 4, τ = 1",
+    "fedlaavg_steps": "N = 16, d = 2; random availability, E = 2, K = 4, T = 16384, γ = 0.00046, C = {}",
+    "fedlaavg_rounds_with_steps": "N = 16, d = 2; random availability, E = 2, K = 4, T = {}, γ = 0.00114, C = 4",
+    "fedlaavg_clients_with_steps": "N = {}, d = 2; random availability, E = 2, K = 1, T = 16384, γ = 0.000441, C = 4",
 }
 NOT_COVERED = ("fedbuff_staleness", "fedbuff_unequal_arrivals", "fedbuff_small_server_lr", "fedbuff_large_server_lr")
 
