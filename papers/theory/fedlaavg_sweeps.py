@@ -1,4 +1,4 @@
-"""Sweeps of FedLaAvg's Corollary 4, and of section 5's Theorem 1, which has several local steps."""
+"""Sweeps of FedLaAvg's Corollary 4 and of its Theorem 1 with several steps."""
 
 import math
 
