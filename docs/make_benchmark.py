@@ -6,7 +6,7 @@
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from docs.benchmark_chart import chart
@@ -36,14 +36,12 @@ worked) and bytes. Brackets hold 95 % intervals of differences or ratios between
 names a difference only if it is clear after Holm's correction over all comparisons in its world; “not clear” means that
 the runs do not tell.** “≤” marks an effect that is understated, since some runs missed the target.
 
-**Of 50 clients FedCompass, FedLuck, MIFA, AsyncCommSGD and `fedbuff-all` let all work at once, the others 10 or 20.**
-At equal virtual time that costs nothing and is part of their lead: compare them with `fedbuff-all`.
-
 Six worlds have a small perceptron on Fashion-MNIST. The two on CIFAR-10 show how far that carries over. They run six
 algorithms, chosen beforehand, on a small convolutional network with the settings of the smaller worlds. Ten random
-trials are little tuning for algorithms with many settings, and they choose by accuracy over virtual time: at equal
-client time or bytes other settings could be better. The best algorithm is picked from the same seeds that it is judged
-by, so its lead is overstated and “maybe as good” lists too few. Nothing is corrected over the worlds.
+trials are little tuning for algorithms with many settings. They choose by accuracy over virtual time, where it costs
+nothing to let all clients work: at equal client time or bytes other settings could be better. The best algorithm is
+picked from the same seeds that it is judged by, so its lead is overstated and “maybe as good” lists too few. Nothing is
+corrected over the worlds.
 """
 
 
@@ -57,7 +55,7 @@ def page(worlds: Mapping[str, tuple[World, WorldData | None]]) -> str:
         parts += _section(world, data, comparison)
         if world.settings_of in compared:
             parts += _carried_over(world, comparison, compared[world.settings_of])
-    parts += ["## Real time", *_real_time(done)] if done else []
+    parts += _folded_tables(done) if done else []
     if missing := [name for name in worlds if name not in done]:
         commands = " ".join(f"--world {name}" for name in missing)
         parts += [
@@ -115,9 +113,26 @@ def _section(world: World, data: WorldData, comparison: Comparison) -> Iterator[
             f"| {_words(comparison.find(best, BASELINE, 'to_target', cost), best, cost)} |"
         )
     yield f"\nSeeds {seeds[0]} to {seeds[-1]} (n = {len(seeds)}). {_target(world, comparison)}"
+    yield _who_lets_all_work(world, data)
     if absent:
         yield f"Not run in this world yet: {', '.join(absent)}."
     yield ""
+
+
+def _who_lets_all_work(world: World, data: WorldData) -> str:
+    """Tell how many algorithms let all clients work at once, and how many clients FedAvg lets work."""
+    clients = world.table["population"]["clients"]
+    all_at_work = sum(_at_work(world, data, label) == clients for label in data.facts)
+    return (
+        f"{all_at_work} of the {len(data.facts)} algorithms let all {clients} clients "
+        f"[work at once](#clients-at-work), FedAvg lets {_at_work(world, data, BASELINE)}."
+    )
+
+
+def _at_work(world: World, data: WorldData, label: str) -> int:
+    """Return how many clients an algorithm lets work at once."""
+    settings = data.facts[label]["settings"]
+    return settings.get("cohort", settings.get("concurrency", world.table["population"]["clients"]))
 
 
 def _carried_over(world: World, comparison: Comparison, tuned: Comparison) -> Iterator[str]:
@@ -177,15 +192,27 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:_MOST_NAMES])}{more}"
 
 
-def _real_time(done: Mapping[str, tuple[World, WorldData]]) -> Iterator[str]:
-    yield "\nMean processor seconds of a run, on a busy machine. They are not compared."
+def _folded_tables(done: Mapping[str, tuple[World, WorldData]]) -> Iterator[str]:
+    yield (
+        "## Clients at work\n\nHow many clients work at once, as tuned. MIFA, FedCompass, FedLuck and AsyncCommSGD "
+        "always let all work."
+    )
+    yield from _by_world(done, lambda world, data, label: f"{_at_work(world, data, label)}")
+    yield "## Real time\n\nMean processor seconds of a run, on a busy machine. They are not compared."
+    yield from _by_world(done, lambda _, data, label: f"{data.facts[label]['processor_seconds']:.1f}")
+
+
+def _by_world(
+    done: Mapping[str, tuple[World, WorldData]], cell: Callable[[World, WorldData, str], str]
+) -> Iterator[str]:
+    """Return a folded table with a row for each algorithm and a column for each world."""
     yield '\n<details markdown="1"><summary>All algorithms</summary>\n'
     yield f"| | {' | '.join(done)} |"
     yield f"| --- |{' ---: |' * len(done)}"
     for label in labels():
-        found = [data.facts[label]["processor_seconds"] if label in data.facts else None for _, data in done.values()]
-        if any(found):
-            yield f"| {label} | {' | '.join('–' if one is None else f'{one:.1f}' for one in found)} |"
+        if any(label in data.facts for _, data in done.values()):
+            cells = (cell(world, data, label) if label in data.facts else "–" for world, data in done.values())
+            yield f"| {label} | {' | '.join(cells)} |"
     yield "\n</details>\n"
 
 

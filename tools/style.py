@@ -27,7 +27,7 @@ LONGER_PAGES = {
     "docs/results/fedlaavg.md": 4300,
     "docs/results/fedluck.md": 2000,
     "docs/results/patterns.md": 4500,
-    "docs/results/what_to_use.md": 1750,
+    "docs/results/what_to_use.md": 2300,
     "docs/theory-measurements.md": 1500,
 }
 

@@ -91,9 +91,15 @@ def test_a_mistake_in_a_worlds_own_table_is_one_line(line, message, tmp_path):
 
 
 def test_all_stands_for_the_number_of_clients():
-    one = entry("fedbuff-all")
-    assert one.table["concurrency"] == 50
-    assert "concurrency" not in one.space
+    assert entry("fedbuff").space["concurrency"] == Choices((10, 20, 50))
+    assert entry("fedbuff", "silo").space["concurrency"] == Choices((4, 8))
+
+
+def test_all_is_not_tried_twice(tmp_path):
+    world = Path(TINY).read_text(encoding="utf-8").replace('concurrency = "2,3"', 'concurrency = "2,6,all"')
+    (tmp_path / "world.toml").write_text(world, encoding="utf-8")
+    (one,) = read_entries(read_world(str(tmp_path / "world.toml")), ["fedbuff"], [])
+    assert one.space["concurrency"] == Choices((2, 6))
 
 
 def test_rennala_counts_fresh_updates_only():

@@ -41,8 +41,8 @@ def command(*names, seeds=2, output="out"):
 
 
 def test_a_world_without_the_algorithm_is_left_out(offbeat, folder):
-    message = f"fedbuff-all: not in {WORLD}: name another world\n"
-    code, out, err = offbeat(*command("fedbuff-all"))
+    message = f"fedprox: not in {WORLD}: name another world\n"
+    code, out, err = offbeat(*command("fedprox"))
     assert (code, out, err) == (2, "", f"offbeat: {message}")
 
 

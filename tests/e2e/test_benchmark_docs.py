@@ -35,7 +35,9 @@ def data(**levels):
                 costs = 4.0 * step, 40.0 * step, 4_000_000 * step
                 rows.append(("silo", label, seed, *costs, step, 0, 0, step, accuracy, 1.0))
     table = pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
-    return WorldData(table, {label: {"processor_seconds": 1.25} for label in levels})
+    at_work = ({"cohort": 4}, {"concurrency": 8}, {})
+    settings = dict(zip(levels, at_work, strict=False))
+    return WorldData(table, {label: {"processor_seconds": 1.25, "settings": settings[label]} for label in levels})
 
 
 def test_page_and_numbers_are_those_of_the_data(make_benchmark, tmp_path):
@@ -62,6 +64,8 @@ def test_the_page_names_what_is_clear(make_benchmark):
     assert re.search(
         r"\| \[silo\]\(#silo\): eight hospitals [^|]*\| \*\*ace\*\*, \+2\d\.\d \[[^|]*points; or 1 more \|", text
     )
+    assert "\n2 of the 3 algorithms let all 8 clients [work at once](#clients-at-work), FedAvg lets 4.\n" in text
+    assert re.search(r"## Clients at work\n.*?\n\| fedavg \| 4 \|\n\| fedbuff \| 8 \|", text, re.DOTALL)
     assert "Not run in this world yet: fedsgd, fedprox, " in text
     assert "- **calm**: " in text
     assert "`offbeat benchmark --world calm` runs them." in text

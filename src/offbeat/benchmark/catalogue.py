@@ -64,7 +64,6 @@ def read_entries(world: World, names: Sequence[str], overs: Sequence[str]) -> li
 
 def _entry(world: World, label: str, table: Table, common: Mapping[str, str], overs: Sequence[str]) -> Entry:
     own, server = table.pop("space", {}), table.pop("server", {})
-    table = {key: world.table["population"]["clients"] if value == "all" else value for key, value in table.items()}
     if label in world.settings:
         point = world.settings[label]
         fixed: Space = {key: Choices((value,)) for key, value in point.items()}
@@ -76,10 +75,16 @@ def _entry(world: World, label: str, table: Table, common: Mapping[str, str], ov
     texts |= {key: text for key, text in world.space.items() if texts.get(key)}
     given = [parse_over(text) for text in overs]
     texts |= {over.key: over.text.partition("=")[2] for over in given}
-    texts = {key: text for key, text in texts.items() if text}
+    texts = {key: _with_number_of_clients(world, text) for key, text in texts.items() if text}
     found = [_over(label, key, text) for key, text in texts.items()]
     spaces = search_spaces({**world.table, "algorithms": {label: table}}, found, [label], world.path)
     return Entry(label, table, server, spaces[label], texts)
+
+
+def _with_number_of_clients(world: World, text: str) -> str:
+    """Put the number of clients in the place of ``all``."""
+    clients = str(world.table["population"]["clients"])
+    return ",".join(dict.fromkeys(clients if value == "all" else value for value in text.split(",")))
 
 
 def _over(label: str, key: str, text: str) -> Over:
