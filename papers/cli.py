@@ -15,7 +15,7 @@ from offbeat.report.export import write_file
 from offbeat.runs.interruption import InterruptedRunError
 from offbeat.runs.progress import Progress
 from offbeat.runs.worker_processes import Workers
-from papers.figures.catalogue import AnyFigure, find, read_all, result_of, run_figure, with_compared
+from papers.figures.catalogue import FOLDERS, AnyFigure, find, read_all, result_of, run_figure, with_compared
 from papers.figures.completed_runs import figure_folder
 from papers.figures.figure_file import ComparisonFigure
 from papers.figures.figure_result import DEFAULT_SEEDS, FigureRecord, FigureResult
@@ -58,9 +58,9 @@ _PAGES = Path("docs") / "results"  # --list shows the verdicts of this ledger un
     "--experiments",
     metavar="FOLDER",
     type=Path,
-    default=Path("papers"),
-    show_default=True,
-    help="The folder with the figures' files.",
+    multiple=True,
+    default=FOLDERS,
+    help="A folder with figures' files; papers and experiments by default.",
 )
 @click.pass_context
 def figures(
@@ -72,7 +72,7 @@ def figures(
     seeds: int,
     jobs: int,
     pages: Path | None,
-    experiments: Path,
+    experiments: Sequence[Path],
 ) -> None:
     """Run figures of the papers again, such as fedlaavg/fig4e, and judge their claims.
 

@@ -1,7 +1,7 @@
 """All figures by name; their runs and results."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from offbeat.config import experiment_file
@@ -22,10 +22,14 @@ from papers.figures.tuning import TUNING_FOLDER, best_points, tuning_runs
 AnyFigure = ComparisonFigure | TheoremFigure | DisplacementFigure
 
 
-def read_all(folder: Path) -> list[AnyFigure]:
-    """Return the figures of a folder such as ``papers/``, sorted by name."""
+FOLDERS = (Path("papers"), Path("experiments"))
+"""The folders with the figures' files."""
+
+
+def read_all(folders: Iterable[Path] = FOLDERS) -> list[AnyFigure]:
+    """Return the figures of folders, sorted by name in each."""
     found: list[AnyFigure] = []
-    for path in sorted(folder.glob("*/*.toml")):
+    for path in (path for folder in folders for path in sorted(folder.glob("*/*.toml"))):
         table = experiment_file.read_table(path)
         if "theory" in table:
             found.append(load_theorem(path, table))
@@ -38,13 +42,14 @@ def read_all(folder: Path) -> list[AnyFigure]:
         if names[one.name] > 1:
             raise OffbeatError(f"{one.path}: two figures have the name {one.name}: rename a panel or a file")
     if not found:
-        raise OffbeatError(f"{folder} has no figure: use the folder papers/ of Offbeat's repository")
+        names = " and ".join(map(str, folders))
+        raise OffbeatError(f"no figure in {names}: run this in Offbeat's repository, or name a folder by --experiments")
     return found
 
 
-def find(name: str, folder: Path) -> list[AnyFigure]:
+def find(name: str, folders: Iterable[Path] = FOLDERS) -> list[AnyFigure]:
     """Return the figure of a name, ``fedlaavg/fig4e``, or all of a file or folder."""
-    figures = read_all(folder)
+    figures = read_all(folders)
     by_name = [one for one in figures if one.name == name]
     by_file = [one for one in figures if name in (f"{one.path.parent.name}/{one.path.stem}", one.path.parent.name)]
     if not (by_name or by_file):

@@ -93,8 +93,8 @@ def _effect(claim: Claim, own: Group, other: Group, chance: float | None) -> Cla
     is_ratio = _is_ratio(claim, own)
     pairs = [_minus(_log(m), _log(r)) if is_ratio else _minus(m, r) for m, r in zip(left, right, strict=True)]
     allowed = {
-        "at most": Range(-math.inf, claim.tolerance),
-        "at least": Range(-claim.tolerance, math.inf),
+        "at most": Range(-math.inf, claim.tolerance - claim.margin),
+        "at least": Range(claim.margin - claim.tolerance, math.inf),
         "close to": Range(-claim.tolerance, claim.tolerance),
     }[claim.relation]
     sides = [(own, claim.of), (own, claim.less), (other, claim.than), (other, claim.than_less)]
@@ -144,9 +144,10 @@ def _at_edge(labels: Sequence[tuple[Group, str]]) -> str:
 def _is_ratio(claim: Claim, group: Group) -> bool:
     """Return whether a claim is about a ratio.
 
-    Claims with a factor and claims about costs, swings or losses are; those with a tolerance or of differences are not.
+    Claims with a factor and claims about costs, swings or losses are; those with a tolerance or a margin and those of
+    differences are not.
     """
-    if claim.less is not None or claim.tolerance:
+    if claim.less is not None or claim.tolerance or claim.margin:
         return False
     is_swing_or_cost = claim.quantity == "swing" or claim.quantity.endswith("_to_target")
     return claim.factor != 1 or is_swing_or_cost or not measure_of(claim, group.runs[claim.of]).is_share

@@ -178,6 +178,7 @@ def _finding(figure: ComparisonFigure, measured: ClaimEffect, runs: Sequence[Run
         than = f"the harmonic mean of {', '.join(claim.than_mean)}, "
     sign = "within" if claim.relation == "close to" else "give or take"
     tolerance = f", {sign} {claim.tolerance:g}" if claim.tolerance else ""
+    margin = f", by {measure.write_difference(claim.margin)}" if claim.margin else ""
     values = {} if claim.less else {claim.of: ours}
     if claim.than and not (claim.than_less or claim.than_panel):
         values[claim.than] = other
@@ -186,7 +187,7 @@ def _finding(figure: ComparisonFigure, measured: ClaimEffect, runs: Sequence[Run
         claim.name,
         claim.paper,
         f"{quantity} of {claim.of}{less}: {ours}",
-        f"{claim.relation} {factor}{than}{other}{tolerance}",
+        f"{claim.relation} {factor}{than}{other}{tolerance}{margin}",
         quantity=quantity,
         values=values,
         n=len(measured.ours),

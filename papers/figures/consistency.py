@@ -28,11 +28,11 @@ def check_panels(claims: Sequence[Claim], panels: Sequence[str], path: Path) -> 
                 )
 
 
-def check_tuning(tuning: Tuning, experiment: Experiment, path: Path) -> None:
+def check_tuning(tuning: Tuning, experiment: Experiment, without: Sequence[str], path: Path) -> None:
     """Check that a tuning has known algorithms, equally many points, and its own seed."""
     for label in tuning.own:
-        if label not in experiment.algorithms:
-            raise OffbeatError(f"{path}: tuning.own: {did_you_mean(label, experiment.algorithms)}")
+        if label not in (known := [*experiment.algorithms, *without]):
+            raise OffbeatError(f"{path}: tuning.own: {did_you_mean(label, known)}")
     if tuning.seed in experiment.seeds:
         raise OffbeatError(f"{path}: tuning.seed = {tuning.seed} is one of the seeds: choose another")
     numbers = {label: len(tuning.points(label)) for label in experiment.algorithms}

@@ -99,7 +99,7 @@ def _check(figure: ComparisonFigure, scale: str, path: Path) -> None:
     if figure.section.table and not (is_classified and experiment.evaluate.target is not None):
         raise OffbeatError(f"{path}: reproduction.table needs classes, the metric accuracy and evaluate.target")
     if figure.tuning is not None:
-        check_tuning(figure.tuning, experiment, path)
+        check_tuning(figure.tuning, experiment, figure.without, path)
         figure.tuning_experiment(scale)
     for claim in figure.claims:
         check_claim(claim, experiment, path)

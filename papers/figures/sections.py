@@ -145,8 +145,8 @@ class Claim(Statement):
     """``[[claims]]``: a statement of the paper, as an inequality.
 
     With m the quantity and r = factor · (the same quantity of ``than`` or ``than_mean``, or ``value``): ``at most`` is
-    m ≤ r + tolerance, ``at least`` m ≥ r − tolerance, ``close to`` |m − r| ≤ tolerance. With ``less`` and
-    ``than_less`` both sides are differences.
+    m ≤ r + tolerance, ``at least`` m ≥ r − tolerance, ``close to`` |m − r| ≤ tolerance. With a margin, ``at most`` is
+    m ≤ r − margin, ``at least`` m ≥ r + margin. With ``less`` and ``than_less`` both sides are differences.
     """
 
     quantity: Quantity
@@ -177,6 +177,8 @@ class Claim(Statement):
     """Multiplies the right side."""
     tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Is allowed beyond the right side."""
+    margin: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """The least difference between the sides."""
     last_seconds: Positive | None = None
     """Virtual seconds at the end of the run, for tail and swing."""
     updates: Count | None = None
@@ -210,6 +212,10 @@ class Claim(Statement):
             (
                 is_cost and self.measure is not None,
                 "evaluate.target is a value of the main measure: leave measure out",
+            ),
+            (
+                self.margin > 0 and (is_cost or self.factor != 1 or self.tolerance > 0 or self.relation == "close to"),
+                "margin is a difference, of at most or at least: it goes with no cost, factor or tolerance",
             ),
             (
                 is_cost and self.less is not None,

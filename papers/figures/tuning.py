@@ -46,7 +46,7 @@ def tuning_lines(tuning: Tuning, best: Points) -> list[str]:
     """Return the tried and the best points, in lines of Markdown."""
     setting = ", ".join([f"seed {tuning.seed}", *(f"`{change}`" for change in tuning.set)])
     lines = [f"tried with {setting}: {_grid(tuning.all)}"] if best.keys() - tuning.own else []
-    lines += [f"for {label} instead: {_grid(grid)}" for label, grid in tuning.own.items()]
+    lines += [f"for {label} instead: {_grid(grid)}" for label, grid in tuning.own.items() if label in best]
     found = "; ".join(f"{label}: {_point(point)}" for label, point in best.items())
     lines.append(f"best on average over the run: {found}")
     if edge := edge_labels(tuning, best):

@@ -18,16 +18,16 @@ def with_verdicts(records: Sequence[FigureRecord], outdated: Collection[Key] = (
     current: dict[str, list[Finding]] = {}
     for one in records:
         if one.key not in outdated:
-            current.setdefault(one.page, []).extend(finding for finding in one.findings if finding.is_tested)
+            current.setdefault(one.paper, []).extend(finding for finding in one.findings if finding.is_tested)
     adjusted = {
-        page: iter(holm([finding.p for finding in findings if finding.p is not None]))
-        for page, findings in current.items()
+        paper: iter(holm([finding.p for finding in findings if finding.p is not None]))
+        for paper, findings in current.items()
     }
     return [
         replace(
             one,
             findings=tuple(
-                _judged(finding, next(adjusted[one.page]))
+                _judged(finding, next(adjusted[one.paper]))
                 if finding.is_tested and one.key not in outdated
                 else replace(finding, p_holm=None, verdict="open")
                 for finding in one.findings

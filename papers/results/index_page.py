@@ -8,7 +8,7 @@ from papers.figures.finding import Finding
 from papers.results.claims_table import effect_text, limit_text
 from papers.results.csv_files import CLAIMS, SETTINGS
 from papers.results.markdown import folded, table
-from papers.results.paper_page import CLASS_NAMES
+from papers.results.paper_page import CLASS_NAMES, title_of
 from papers.results.statement_chart import chart_name
 from papers.results.statements import EVIDENCE, WORDS, Statement, counts, statements_of
 
@@ -44,9 +44,10 @@ def index_page(
 ) -> str:
     """Return the index; ``papers`` are the records by page."""
     statements = {page: statements_of(group, outdated) for page, group in papers.items()}
+    titles = {page: _short_title(title_of(group)) for page, group in papers.items()}
     rows = [
-        (f"[{_short_title(group[0].paper)}]({page}.md)", *(_count(statements[page], evidence) for evidence in EVIDENCE))
-        for page, group in papers.items()
+        (f"[{titles[page]}]({page}.md)", *(_count(statements[page], evidence) for evidence in EVIDENCE))
+        for page in papers
     ]
     lines = [
         "# The papers, reproduced\n",
@@ -59,15 +60,12 @@ def index_page(
         f"how many tests are {'/'.join(WORDS)}. A dot in a chart is a test: its effect's distance from the limit, in "
         "half-widths of the interval; tests on bounds have none.\n",
     ]
-    for page, group in papers.items():
-        lines += [
-            f"## {_short_title(group[0].paper)}\n",
-            f"![Claims of {page}]({images}/{chart_name(page)})\n",
-            *table(
-                ("claim", "in the paper", "evidence", "limit", "effect", "n", "verdict", "tests"),
-                _rows([one for one in statements[page] if one.is_headline]),
-            ),
-        ]
+    for page in papers:
+        lines += [f"## {titles[page]}\n", f"![Claims of {page}]({images}/{chart_name(page)})\n"]
+        if main := [one for one in statements[page] if one.is_headline]:
+            lines += table(
+                ("claim", "in the paper", "evidence", "limit", "effect", "n", "verdict", "tests"), _rows(main)
+            )
     lines += [
         f"[{CLAIMS}]({CLAIMS}) has all claims with p-values, cost and the numbers of each seed,",
         f"[{SETTINGS}]({SETTINGS}) settings and tuning. `python -m papers --pages docs/results` writes the pages from",

@@ -14,13 +14,18 @@ from papers.results.statements import EVIDENCE, WORDS, counts, statements_of
 CLASS_NAMES = {"paper": "paper's setting", "proxy": "proxy", "ours": "ours"}
 
 
+def title_of(records: Sequence[FigureRecord]) -> str:
+    """Return the title of a page: the paper's, if all records are of one."""
+    return records[0].paper if len({one.paper for one in records}) == 1 else "Algorithms of other papers"
+
+
 def paper_page(records: Sequence[FigureRecord], outdated: Collection[Key], images: str, folder: Path) -> str:
     """Return the page of a paper's records."""
     files: dict[tuple[str, str], list[FigureRecord]] = {}
     for one in records:
         files.setdefault((one.file, one.scale), []).append(one)
     lines = [
-        f"# {records[0].paper}\n",
+        f"# {title_of(records)}\n",
         f"{summary(records, outdated)}\n",
         "Each claim is tested once in each panel. A cell has the verdict, then the measured effect with its 95 % "
         "interval: `×` is the ratio of the claim's two sides, points are their difference; the limit is what the claim "
@@ -32,7 +37,8 @@ def paper_page(records: Sequence[FigureRecord], outdated: Collection[Key], image
     if old := [one for one in records if one.key in outdated]:
         lines.append(_update_note(old, len(records), folder))
     for group in files.values():
-        lines += _file_section(group, outdated, images)
+        source = [] if group[0].paper == title_of(records) else [f"Paper: {group[0].paper}.\n"]
+        lines += _file_section(group, outdated, images, source)
     return "\n".join(lines)
 
 
@@ -74,10 +80,12 @@ def _claims(number: int) -> str:
     return f"{number} distinct claim{'' if number == 1 else 's'}"
 
 
-def _file_section(records: Sequence[FigureRecord], outdated: Collection[Key], images: str) -> list[str]:
-    """Return the section on the figures of one file at one scale."""
+def _file_section(
+    records: Sequence[FigureRecord], outdated: Collection[Key], images: str, source: Sequence[str]
+) -> list[str]:
+    """Return the section on a file's figures at one scale, ``source`` first."""
     first = records[0]
-    lines = [f"## {first.file_figure or first.figure}, {first.scale} scale\n"]
+    lines = [f"## {first.file_figure or first.figure}, {first.scale} scale\n", *source]
     lines += [f"{first.file_question}\n"] if first.file_question else []
     pictures: list[str] = []
     for number, one in enumerate(records):

@@ -56,7 +56,7 @@ def test_fedluck_chooses_from_all_shares_unless_one_is_fixed(pattern):
     ],
 )
 def test_the_papers_settings_at_full_scale(name, batch_size, lr, steps, clients):
-    (figure,) = find(name, EXPERIMENTS)
+    (figure,) = find(name, [EXPERIMENTS])
     found = figure.experiment("full")
     assert (found.local.batch_size, found.local.lr, found.local.steps) == (batch_size, lr, steps)
     assert found.population.clients == clients
@@ -64,7 +64,7 @@ def test_the_papers_settings_at_full_scale(name, batch_size, lr, steps, clients)
 
 
 def test_fedprox_has_the_papers_mu_at_full_scale():
-    (figure,) = find("fedlaavg/fig4e", EXPERIMENTS)
+    (figure,) = find("fedlaavg/fig4e", [EXPERIMENTS])
     assert figure.experiment("full").algorithms["fedprox"].local["mu"] == 1.0
 
 

@@ -17,7 +17,7 @@ EXPERIMENTS = Path(__file__).parents[3] / "papers"
 
 
 def test_each_client_of_fashion_mnist_gets_the_k_and_delta_of_the_authors_code():
-    (figure,) = find("fedluck/fashion-iid", EXPERIMENTS)
+    (figure,) = find("fedluck/fashion-iid", [EXPERIMENTS])
     fedluck = build_algorithm("fedluck", figure.experiment("full").algorithms["fedluck"].hyper_parameters)
     assert isinstance(fedluck, FedLuck)
     size = 4 * sum(parameter.numel() for parameter in published.cnn().parameters())
@@ -70,7 +70,7 @@ def test_cifar10_is_shorter(real_data):
     ],
 )
 def test_settings_of_run_py(name, steps, band, batch_size, period, server_lr, fixed, others):
-    figure = find(f"fedluck/{name}-dirichlet", EXPERIMENTS)[0]
+    figure = find(f"fedluck/{name}-dirichlet", [EXPERIMENTS])[0]
     found = figure.experiment("full")
     with (EXPERIMENTS / "fedluck" / f"{name}_devices.csv").open(encoding="utf-8") as file:
         devices = [(float(row["step_seconds"]), float(row["up_bytes_per_second"])) for row in csv.DictReader(file)]

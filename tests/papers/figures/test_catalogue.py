@@ -6,20 +6,20 @@ from tests.papers.conftest import FIGURE, PANELS
 
 
 def test_an_unknown_name_gets_a_suggestion(experiments):
-    assert [one.name for one in find("paper/fig1", experiments)] == ["paper/fig1"]
-    assert [one.name for one in find("paper", experiments)] == ["paper/fig1"]
+    assert [one.name for one in find("paper/fig1", [experiments])] == ["paper/fig1"]
+    assert [one.name for one in find("paper", [experiments])] == ["paper/fig1"]
     for name in ("paper/fig2", "fig1", "../experiments/paper/fig1"):
         with pytest.raises(OffbeatError, match=r"paper/fig1"):
-            find(name, experiments)
+            find(name, [experiments])
 
 
 def test_two_figures_with_one_name_are_refused(experiments, write):
     write(FIGURE + PANELS)
     (experiments / "paper" / "fig1a.toml").write_text(FIGURE, encoding="utf-8")
     with pytest.raises(OffbeatError, match="two figures have the name paper/fig1a: rename a panel or a file"):
-        read_all(experiments)
+        read_all([experiments])
 
 
 def test_a_folder_without_figures_is_refused(experiments, tmp_path):
-    with pytest.raises(OffbeatError, match="has no figure: use the folder papers/"):
-        read_all(tmp_path / "elsewhere")
+    with pytest.raises(OffbeatError, match=r"no figure in .*elsewhere: run this in Offbeat's repository"):
+        read_all([tmp_path / "elsewhere"])

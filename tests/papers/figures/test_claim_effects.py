@@ -56,6 +56,15 @@ def test_a_tolerance_is_in_the_unit_of_the_measure(changes, low, high):
     assert [pair.low for pair in found.pairs] == pytest.approx([m - 2 * r for m, r in zip(LEFT, RIGHT, strict=True)])
 
 
+@pytest.mark.parametrize(("relation", "low", "high"), [("at most", -INF, -0.05), ("at least", 0.05, INF)])
+def test_a_margin_is_the_least_difference(relation, low, high):
+    found = effect(claim(relation=relation, margin=0.05), *FINALS)
+    assert found.allowed == (low, high)
+    assert [pair.low for pair in found.pairs] == pytest.approx([m - r for m, r in zip(LEFT, RIGHT, strict=True)])
+    # By hand: −0.086 on average, which is below −0.05.
+    assert found.tested.is_for is (relation == "at most")
+
+
 def test_accuracies_are_compared_by_their_difference_and_their_swings_by_their_ratio():
     shares = Group.of(
         [a_run(label, seed, (0.2, value)) for seed in range(5) for label, value in (("a", 0.6), ("b", 0.5))]

@@ -8,7 +8,7 @@ from tests.papers.conftest import FIGURE, PANELS, assert_one_line
 
 
 def test_a_figure_is_read_at_its_scales(experiments):
-    (found,) = read_all(experiments)
+    (found,) = read_all([experiments])
     assert (found.name, found.section.figure, list(found.scales)) == ("paper/fig1", "Figure 1", ["quick", "full"])
     assert [claim.of for claim in found.claims] == ["fedavg", "fedavg", "fedasync"]
     assert found.experiment("quick").stop.virtual_seconds == 20.0
@@ -60,8 +60,8 @@ def test_a_file_may_hold_several_panels(experiments, write):
     assert [one.experiment("full").population.clients for one in (few, many)] == [5, 10]
     # A scale comes after the panel.
     assert [few.experiment(scale).stop.virtual_seconds for scale in ("quick", "full")] == [20.0, 30.0]
-    assert [one.name for one in find("paper/fig1b", experiments)] == ["paper/fig1b"]
-    assert [one.name for one in find("paper/fig1", experiments)] == ["paper/fig1a", "paper/fig1b"]
+    assert [one.name for one in find("paper/fig1b", [experiments])] == ["paper/fig1b"]
+    assert [one.name for one in find("paper/fig1", [experiments])] == ["paper/fig1a", "paper/fig1b"]
 
 
 TWO_PANELS = """

@@ -17,6 +17,10 @@ from tests.papers.figures.claims import claim
         ({"quantity": "seconds_to_target", "than_mean": ["b", "c"]}, "exactly one of than, than_mean and value"),
         ({"quantity": "seconds_to_target", "than": None, "than_mean": ["b"]}, "than_mean"),
         ({"quantity": "seconds_to_target", "less": "c", "than_less": "d"}, "a target may not be reached"),
+        ({"quantity": "seconds_to_target", "margin": 1.0}, "margin is a difference"),
+        ({"margin": 0.1, "factor": 2.0}, "margin is a difference"),
+        ({"margin": 0.1, "tolerance": 0.1}, "margin is a difference"),
+        ({"margin": 0.1, "relation": "close to"}, "margin is a difference"),
     ],
 )
 def test_keys_that_contradict_each_other_are_refused(changes, message):

@@ -78,7 +78,7 @@ def test_each_claim_has_its_verdict_and_a_theorem_is_measured_once(theorem, pape
 
 
 def test_theorems_are_listed_with_the_other_figures(theorem):
-    assert [one.name for one in read_all(Path("papers"))] == ["paper/fig1", "paper/theorem9"]
+    assert [one.name for one in read_all([Path("papers")])] == ["paper/fig1", "paper/theorem9"]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_theorems_are_listed_with_the_other_figures(theorem):
 def test_a_mistake_is_one_line(theorem, before, after, message):
     assert before in THEOREM
     theorem.write_text(THEOREM.replace(before, after, 1), encoding="utf-8")
-    assert_one_line(lambda: find("paper/theorem9", Path("papers")), message)
+    assert_one_line(lambda: find("paper/theorem9", [Path("papers")]), message)
 
 
 def test_a_ratio_of_several_sweeps_is_that_of_the_most_extreme_point(theorem, papers):
@@ -112,7 +112,7 @@ def test_a_ratio_of_several_sweeps_is_that_of_the_most_extreme_point(theorem, pa
     points = json.loads((RESULTS / "theorem9-quick" / "points.json").read_text())["points"]
     rows = [point["row"] for sweep in points.values() for point in sweep]
     worst = max(rows, key=lambda row: row["measured"] / row["bound"])
-    (figure,) = find("paper/theorem9", Path("papers"))
+    (figure,) = find("paper/theorem9", [Path("papers")])
     found = result_of(figure, "quick", Path("runs/reproduce")).findings[2]
     assert found.effect.value == pytest.approx(worst["measured"] / worst["bound"])
     half_width = worst["half_width"] / worst["bound"] * 1.959964 / 1.96

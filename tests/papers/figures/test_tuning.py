@@ -14,7 +14,7 @@ from offbeat.worlds.population import build_population
 from papers.figures.algorithms_table import worst_client_accuracy
 from papers.figures.catalogue import find
 from papers.figures.figure_file import load as load_figure
-from papers.figures.tuning import best_points, tuning_runs
+from papers.figures.tuning import best_points, tuning_lines, tuning_runs
 from tests.papers.conftest import FIGURE, RESULTS, assert_one_line
 
 TUNING = """
@@ -50,10 +50,32 @@ def test_each_algorithm_is_run_at_each_point(tuned):
     assert [tries.algorithm(f"fedasync {number}").mixing_alpha for number in (0, 1)] == [1e-9, 0.5]
 
 
+PANELS = """
+[panels.a]
+figure = "Figure 1 (a)"
+question = "All."
+
+[panels.b]
+figure = "Figure 1 (b)"
+question = "FedAvg."
+without = ["fedasync"]
+
+"""
+
+
+def test_a_panel_is_tuned_for_its_own_algorithms(write):
+    of_both = ("factor = 1000.0\n", 'factor = 1000.0\npanels = ["a"]\n')
+    _, part = load_figure(write(FIGURE.replace("[[claims]]", PANELS + "[[claims]]", 1) + TUNING, of_both))
+    assert list(part.tuning_experiment("quick").algorithms) == ["fedavg 0", "fedavg 1"]
+    lines = tuning_lines(part.tuning, {"fedavg": {"local.lr": 0.3}})
+    assert "fedasync" not in "\n".join(lines)
+    assert any("fedavg: `local.lr` 0.3" in line for line in lines)
+
+
 def test_the_best_point_is_run_and_the_page_has_all_points(tuned, papers):
     code, _, err = papers("paper/fig1", "--jobs", "1")
     assert (code, err) == (0, "")
-    (figure,) = find("paper/fig1", Path("papers"))
+    (figure,) = find("paper/fig1", [Path("papers")])
     changes = {"fedavg": {"local.lr": 0.3}, "fedasync": {"mixing_alpha": 0.5}}
     tries = tuning_runs(figure, "quick", FIG1)
     assert best_points(figure, "quick", tries) == changes
@@ -99,7 +121,7 @@ def by_hand(run):
     outputs = torch.from_numpy(data.test_inputs).flatten(1) @ tensors["weight"].T + tensors["bias"]
     right = (outputs.argmax(1).numpy() == data.test_labels).astype(float)
     found = []
-    section = find("paper/fig1", Path("papers"))[0].experiment("quick").population
+    section = find("paper/fig1", [Path("papers")])[0].experiment("quick").population
     for shard in build_population(section, data, run.seed).shards:
         labels = data.train_labels[shard]
         weights = np.array([(labels == label).sum() / (data.test_labels == label).sum() for label in data.test_labels])

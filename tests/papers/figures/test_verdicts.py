@@ -13,8 +13,9 @@ def finding(p, *, is_for=True, **changes):
     return Finding("c", "p", "o", "r", n=10, p=p, is_for=is_for, **changes)
 
 
-def record(name, *findings):
-    return FigureRecord(name, "quick", "f", "f.toml", "A", "F", "q", "w", 1.0, findings, (), None, (), ())
+def record(name, *findings, paper=None):
+    paper = paper or f"Paper {name[0]}"
+    return FigureRecord(name, "quick", "f", "f.toml", paper, "F", "q", "w", 1.0, findings, (), None, (), ())
 
 
 def words(*records, outdated=()):
@@ -35,6 +36,11 @@ def test_the_tests_of_a_paper_are_corrected_together():
     found = with_verdicts(records)
     assert found[0].findings[0].p_holm == pytest.approx(0.06)
     assert found[2].findings[0].p_holm == 0.03
+
+
+def test_papers_on_one_page_are_corrected_apart():
+    records = [record("a/x", finding(0.03), paper="One"), record("a/y", finding(0.03), paper="Two")]
+    assert words(*records) == [["supported"], ["supported"]]
 
 
 def test_what_is_not_tested_is_open_and_not_counted():

@@ -21,7 +21,7 @@ RESULTS = ROOT / "docs" / "results"
 def test_the_committed_pages_are_those_of_the_ledger(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     shutil.copy(RESULTS / "ledger.json", tmp_path)
-    write_ledger([], read_all(Path("papers")), tmp_path)
+    write_ledger([], read_all(), tmp_path)
     written = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir() if path.is_file()}
     assert set(written) == {path.name for path in RESULTS.iterdir()} - {"images", "what_to_use.md"}
     for name, text in written.items():
@@ -86,6 +86,14 @@ def test_each_picture_has_its_own_alternative_text(page):
     text = page(replace(A, figures=("a.png", "a-over-bytes.png")))
     assert "![Figure 1 (a)](images/a.png)" in text
     assert "![Figure 1 (a), over bytes](images/a-over-bytes.png)" in text
+
+
+def test_a_page_of_several_papers_names_each(page, tmp_path):
+    text = page(A, replace(B, file="papers/paper/fig2.toml", paper="Another paper"))
+    assert text.startswith("# Algorithms of other papers\n")
+    assert text.index("Paper: A paper.\n") < text.index("`fig1a`") < text.index("Paper: Another paper.\n")
+    assert "\n| [Algorithms of other papers](paper.md) |" in (tmp_path / "index.md").read_text(encoding="utf-8")
+    assert "Paper: " not in page(A, B)
 
 
 def test_claims_of_ours_are_marked(page):
