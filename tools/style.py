@@ -24,7 +24,7 @@ LONGER_PAGES = {
     "docs/reference.md": 5200,
     "docs/results/fedfa.md": 4000,
     "docs/results/index.md": 1500,
-    "docs/results/fedlaavg.md": 4300,
+    "docs/results/fedlaavg.md": 4000,
     "docs/results/fedluck.md": 2000,
     "docs/results/patterns.md": 4500,
     "docs/results/what_to_use.md": 2300,

@@ -100,7 +100,7 @@ def run_figure(
     elif isinstance(figure, DisplacementFigure):
         measure_points(figure.displacement, folder)
     elif result_of(figure, scale, results) is None:
-        measure(figure, folder)
+        measure(figure, folder, workers.jobs)
     result = result_of(figure, scale, results)
     assert result is not None
     return result

@@ -5,7 +5,10 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -108,17 +111,25 @@ def load_theorem(path: Path, table: dict[str, Any]) -> TheoremFigure:
     return TheoremFigure(name, path, section, section, scales, found.claims, found.theory)
 
 
-def measure(theorem: TheoremFigure, folder: Path) -> None:
-    """Measure a theorem's bound at all values, and write the result into ``folder``."""
+def measure(theorem: TheoremFigure, folder: Path, jobs: int) -> None:
+    """Measure a theorem's bound, ``jobs`` sweeps at once; write it into a folder."""
     theory = theorem.theory
-    points: dict[str, list[dict[str, Any]]] = {}
-    seconds: dict[str, float] = {}
-    for name, values in theory.sweeps.items():
-        began = time.process_time()
-        points[name] = [asdict(point) for point in sweep(name, values, theory.seeds)]
-        seconds[name] = time.process_time() - began
-    result = {"theory": theory.model_dump(mode="json"), "points": points, "seconds": seconds}
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        timed = pool.map(_timed_sweep, theory.sweeps, theory.sweeps.values(), repeat(theory.seeds))
+        found = dict(zip(theory.sweeps, timed, strict=True))
+    result = {
+        "theory": theory.model_dump(mode="json"),
+        "points": {name: points for name, (points, _) in found.items()},
+        "seconds": {name: seconds for name, (_, seconds) in found.items()},
+    }
     write_file(folder / _RESULT, json.dumps(result, indent=1).encode())
+
+
+def _timed_sweep(name: str, values: Sequence[int], seeds: int) -> tuple[list[dict[str, Any]], float]:
+    """Return a sweep's points and its processor seconds."""
+    began = time.process_time()
+    points = [asdict(point) for point in sweep(name, values, seeds)]
+    return points, time.process_time() - began
 
 
 def theorem_result(theorem: TheoremFigure, scale: str, folder: Path) -> FigureResult | None:
