@@ -15,7 +15,7 @@ def effect_text(finding: Finding) -> str:
 def limit_text(finding: Finding) -> str:
     """Return a claim's limit, with the unit of its effect; empty if unknown."""
     effect = finding.effect
-    if effect is None or not effect.text:
+    if effect is None or (not effect.text and effect.kind != "ratio"):
         return ""
     scale, unit = (100, " points") if effect.text.endswith("points") else (1, "")
     sign = "× " if effect.kind == "ratio" else ""

@@ -171,7 +171,8 @@ def test_the_index_puts_the_classes_of_a_statement_together(page, tmp_path):
         (Effect("difference", 0.05, 0.04, 0.06, (-0.02, 0.02), "+0.050 [+0.040, +0.060]"), "-0.02 to 0.02"),
         (replace(EFFECT, allowed=(0.8, 1.25)), "× 0.8 to 1.25"),
         (Effect("value", 0.5, 0.4, 0.6, (None, 0.6), "0.5 [0.4, 0.6]"), "≤ 0.6"),
-        (replace(EFFECT, text=""), ""),
+        (replace(EFFECT, text=""), "≤ × 1"),
+        (Effect("difference", None, None, None, (0.01, None), ""), ""),  # points, or a loss
     ],
 )
 def test_a_limit_has_the_unit_of_its_effect(effect, limit):
