@@ -178,7 +178,8 @@ def _finding(figure: ComparisonFigure, measured: ClaimEffect, runs: Sequence[Run
         than = f"the harmonic mean of {', '.join(claim.than_mean)}, "
     sign = "within" if claim.relation == "close to" else "give or take"
     tolerance = f", {sign} {claim.tolerance:g}" if claim.tolerance else ""
-    margin = f", by {measure.write_difference(claim.margin)}" if claim.margin else ""
+    more = "plus" if claim.relation == "at least" else "less"
+    margin = f", {more} {measure.write_difference(claim.margin).lstrip('+')}" if claim.margin else ""
     values = {} if claim.less else {claim.of: ours}
     if claim.than and not (claim.than_less or claim.than_panel):
         values[claim.than] = other

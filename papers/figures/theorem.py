@@ -3,6 +3,8 @@
 import json
 import math
 import re
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -20,6 +22,7 @@ from pydantic import Field, field_validator, model_validator
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.report.export import write_file
 from offbeat.report.plot_style import GREY, STYLE, WIDTH, colours, png, tidy
+from offbeat.runs.worker_processes import end_with_parent
 from offbeat.statistics.paired_test import Range, normal_test
 from offbeat_client.tables.section import Section
 from papers.figures.figure_result import DOTS_PER_INCH, FigureResult
@@ -114,7 +117,8 @@ def load_theorem(path: Path, table: dict[str, Any]) -> TheoremFigure:
 def measure(theorem: TheoremFigure, folder: Path, jobs: int) -> None:
     """Measure a theorem's bound, ``jobs`` sweeps at once; write it into a folder."""
     theory = theorem.theory
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+    jobs = min(jobs, len(theory.sweeps))
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _begin_process) as pool:
         timed = pool.map(_timed_sweep, theory.sweeps, theory.sweeps.values(), repeat(theory.seeds))
         found = dict(zip(theory.sweeps, timed, strict=True))
     result = {
@@ -123,6 +127,12 @@ def measure(theorem: TheoremFigure, folder: Path, jobs: int) -> None:
         "seconds": {name: seconds for name, (_, seconds) in found.items()},
     }
     write_file(folder / _RESULT, json.dumps(result, indent=1).encode())
+
+
+def _begin_process() -> None:
+    """End without a traceback at Ctrl-C, and when the parent ends."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 def _timed_sweep(name: str, values: Sequence[int], seeds: int) -> tuple[list[dict[str, Any]], float]:

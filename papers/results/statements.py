@@ -37,12 +37,13 @@ def statements_of(records: Iterable[FigureRecord], outdated: Collection[Key] = (
 
     Outdated findings are left out where the statement has others.
     """
-    groups: dict[tuple[str, Evidence], list[tuple[FigureRecord, Finding]]] = {}
+    groups: dict[tuple[str, str, Evidence], list[tuple[FigureRecord, Finding]]] = {}
     for record in records:
         for finding in record.findings:
-            groups.setdefault((finding.statement or finding.claim, finding.evidence), []).append((record, finding))
+            text = finding.statement or finding.claim
+            groups.setdefault((record.paper, text, finding.evidence), []).append((record, finding))
     found: list[Statement] = []
-    for (text, evidence), group in groups.items():
+    for (_, text, evidence), group in groups.items():
         current = [(record, finding) for record, finding in group if record.key not in outdated]
         found.append(Statement(text, evidence, current or group, not current))
     return found

@@ -5,9 +5,26 @@ from pathlib import Path
 
 import pytest
 
-from papers.figures.catalogue import find
+from papers.figures.catalogue import find, read_all
 
-EXPERIMENTS = Path(__file__).parents[2] / "papers"
+ROOT = Path(__file__).parents[2]
+EXPERIMENTS = ROOT / "papers"
+
+
+def test_a_folder_has_one_paper_whose_tests_are_corrected_together():
+    papers = {}
+    for figure in read_all([EXPERIMENTS]):
+        papers.setdefault(figure.path.parent.name, set()).add(figure.section.paper)
+    assert {folder: len(found) for folder, found in papers.items()} == dict.fromkeys(papers, 1)
+
+
+def test_a_file_of_an_algorithm_names_the_command_that_tests_its_claims():
+    files = {figure.path: figure for figure in read_all([ROOT / "experiments"])}
+    assert len(files) == 8
+    for path, figure in files.items():
+        (scale,) = figure.scales
+        option = "" if scale == "quick" else f" --scale {scale}"
+        assert f"`python -m papers algorithms/{path.stem}{option} --seeds 10` tests them." in path.read_text("utf-8")
 
 
 def algorithms(pattern, name):

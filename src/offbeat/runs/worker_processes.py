@@ -162,7 +162,7 @@ class Workers:
             worker.process.kill()
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """End this process when its parent is killed.
 
     Another process may resume the run then, so this one must not write any more.
@@ -175,7 +175,7 @@ def _end_with_parent() -> None:
 
 def _work(connection: "Connection[Message, RunTask]", environment: dict[str, str]) -> None:
     """Carry out the received tasks, until the connection closes."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     os.environ.clear()  # the fork server's may be older
     os.environ.update(environment)
     torch.set_num_threads(1)

@@ -53,6 +53,12 @@ def test_a_figure_may_have_more_axes(reproduced, write, papers, monkeypatch):
     assert len({path.read_bytes() for path in pictures}) == 3
 
 
+def test_a_margin_is_in_the_words_of_the_limit(reproduced, write, papers):
+    write(FIGURE, ('relation = "at least"\nvalue = 0.15', 'relation = "at least"\nmargin = 0.05\nvalue = 0.15'))
+    assert papers("paper/fig1", "--jobs", "1")[0] == 0
+    assert "at least 15.0 %, plus 5.0 points" in (FIG1 / "page.md").read_text(encoding="utf-8")
+
+
 def test_a_compared_panel_is_run_first(write, papers, monkeypatch):
     path = write(FIGURE + PANELS)
     drawn = []

@@ -1,5 +1,7 @@
 """Distinct statements and their verdicts."""
 
+from dataclasses import replace
+
 from papers.figures.figure_result import FigureRecord
 from papers.figures.finding import Finding
 from papers.results.statements import counts, statements_of
@@ -26,6 +28,12 @@ def test_a_claim_of_several_panels_counts_once():
 def test_claims_that_test_one_statement_count_once():
     one = record("a/x", finding("c", "supported", statement="s"), finding("d", "contradicted", statement="s"))
     assert verdicts(one) == {("s", "proxy"): "contradicted"}
+
+
+def test_equal_statements_of_two_papers_are_two():
+    first = record("a/x", finding("c", "supported"))
+    second = replace(record("a/y", finding("c", "contradicted")), paper="B")
+    assert [one.verdict for one in statements_of([first, second])] == ["supported", "contradicted"]
 
 
 def test_classes_of_evidence_are_not_added_up():
