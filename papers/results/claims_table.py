@@ -22,7 +22,8 @@ def limit_text(finding: Finding) -> str:
     low, high = (None if bound is None else f"{scale * bound + 0.0:.3g}" for bound in effect.allowed)
     if low is not None and high is not None:
         return f"{sign}{low} to {high}{unit}"
-    return f"≤ {sign}{high}{unit}" if high is not None else f"≥ {sign}{low}{unit}"
+    bound = f"≤ {sign}{high}" if high is not None else f"≥ {sign}{low}"
+    return f"{bound}{unit.removesuffix('s') if bound.endswith(' 1') else unit}"
 
 
 def verdict_text(finding: Finding) -> str:

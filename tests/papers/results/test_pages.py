@@ -167,6 +167,7 @@ def test_the_index_puts_the_classes_of_a_statement_together(page, tmp_path):
     ("effect", "limit"),
     [
         (Effect("difference", 0.05, 0.04, 0.06, (-0.0, None), "+5.0 [+4.0, +6.0] points"), "≥ 0 points"),
+        (Effect("difference", 0.05, 0.04, 0.06, (0.01, None), "+5.0 [+4.0, +6.0] points"), "≥ 1 point"),
         (Effect("difference", 0.05, 0.04, 0.06, (-0.02, 0.02), "+5.0 [+4.0, +6.0] points"), "-2 to 2 points"),
         (Effect("difference", 0.05, 0.04, 0.06, (-0.02, 0.02), "+0.050 [+0.040, +0.060]"), "-0.02 to 0.02"),
         (replace(EFFECT, allowed=(0.8, 1.25)), "× 0.8 to 1.25"),
