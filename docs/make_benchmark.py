@@ -5,15 +5,20 @@
 
 import csv
 import io
+import math
 import re
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+import pyarrow.compute as pc
 
 from docs.benchmark_chart import chart
 from offbeat import units
 from offbeat.benchmark import raw_data
 from offbeat.benchmark.catalogue import BASELINE
 from offbeat.benchmark.effects import Comparison, Effect, compare
+from offbeat.benchmark.measures import cost_to
 from offbeat.benchmark.raw_data import COSTS, WorldData
 from offbeat.benchmark.table import COST_NAMES, by_accuracy, effect_text
 from offbeat.benchmark.world import World, labels, read_world, world_names
@@ -32,16 +37,22 @@ _INTRODUCTION = """\
 
 The benchmark tunes all algorithms with the same budget and runs them on fresh seeds: [how it is done](../benchmark.md).
 They are compared at equal virtual time, and at ¾ of FedAvg's client time (the seconds that all clients together have
-worked) and bytes. Brackets hold 95 % intervals of differences or ratios between runs of one seed. **A table
-names a difference only if it is clear after Holm's correction over all comparisons in its world; “not clear” means that
-the runs do not tell.** “≤” marks an effect that is understated, since some runs missed the target.
+worked) and bytes; an algorithm that has not spent so much is not compared there. Brackets hold 95 % intervals of
+differences or ratios between runs of one seed. **A table names a difference only if it is clear after Holm's correction
+over all comparisons in its world; “not clear” means that the runs do not decide.** “≤”: the true ratio is at most this,
+since some runs missed the target.
 
-Six worlds have a small perceptron on Fashion-MNIST. The two on CIFAR-10 show how far that carries over. They run six
-algorithms, chosen beforehand, on a small convolutional network with the settings of the smaller worlds. Ten random
-trials are little tuning for algorithms with many settings. They choose by accuracy over virtual time, where it costs
-nothing to let all clients work: at equal client time or bytes other settings could be better. The best algorithm is
-picked from the same seeds that it is judged by, so its lead is overstated and “maybe as good” lists too few. Nothing is
-corrected over the worlds.
+**What the intervals do not contain.** Thirty trials on one seed are little tuning for algorithms with many settings:
+other trials would choose other settings, and an algorithm may lose points by that. The trials choose by accuracy over
+virtual time; at equal client time or bytes other settings could be better. The best algorithm is picked from the same
+seeds that it is judged by, so its lead is overstated and “maybe as good” lists too few. Nothing is corrected over the
+worlds.
+"""
+
+
+_TRANSFERRED = """\
+The worlds on CIFAR-10 show how far the others carry over. They run six algorithms, chosen beforehand, on a small
+convolutional network with the settings of the smaller worlds.
 """
 
 
@@ -50,6 +61,8 @@ def page(worlds: Mapping[str, tuple[World, WorldData | None]]) -> str:
     done = {name: (world, data) for name, (world, data) in worlds.items() if data is not None}
     compared = {name: compare(world, data.curves) for name, (world, data) in done.items()}
     parts = [_INTRODUCTION.format(answer=_answer({name: world for name, (world, _) in worlds.items()}, compared))]
+    if any(world.settings_of for world, _ in done.values()):
+        parts.append(_TRANSFERRED)
     for name, comparison in compared.items():
         world, data = done[name]
         parts += _section(world, data, comparison)
@@ -79,7 +92,7 @@ def _answer(worlds: Mapping[str, World], compared: Mapping[str, Comparison]) -> 
         rows.append(f"| [{name}](#{name}): {question[0].lower()}{question[1:]} | {choices} |")
     return (
         "Each cell names the algorithm with the largest clear lead over FedAvg, and how many others are not clearly "
-        "worse than the\nhighest mean. “none”: no algorithm is clearly more accurate than FedAvg. "
+        "worse than the\nhighest mean. “none”: no algorithm is clearly more accurate than FedAvg at its settings here. "
         f"{len(compared)} of {len(worlds)} worlds are done.\n\n" + "\n".join(rows)
     )
 
@@ -90,7 +103,8 @@ def _choice(comparison: Comparison, cost: str) -> str:
     if best is None:
         return "none"
     others = {comparison.best[cost], *comparison.not_worse(cost)} - {best.label, BASELINE}
-    return f"**{best.label}**, {effect_text(best)}{f'; or {len(others)} more' if others else ''}"
+    more = f"; {len(others)} other{'s' if len(others) > 1 else ''} may be as good" if others else ""
+    return f"**{best.label}**, {effect_text(best)}{more}"
 
 
 def _section(world: World, data: WorldData, comparison: Comparison) -> Iterator[str]:
@@ -112,21 +126,42 @@ def _section(world: World, data: WorldData, comparison: Comparison) -> Iterator[
             f"| {_words(comparison.find(best, BASELINE, 'accuracy', cost), best)} "
             f"| {_words(comparison.find(best, BASELINE, 'to_target', cost), best, cost)} |"
         )
-    yield f"\nSeeds {seeds[0]} to {seeds[-1]} (n = {len(seeds)}). {_target(world, comparison)}"
-    yield _who_lets_all_work(world, data)
+    yield f"\nSeeds {seeds[0]} to {seeds[-1]} (n = {len(seeds)}). {_baseline(world, data)}"
+    yield _target(world, comparison)
+    if at_end := ", ".join(_at_end_of_range(data)):
+        yield f"Tuned to the end of what was tried, so others may be better: {at_end}."
     if absent:
         yield f"Not run in this world yet: {', '.join(absent)}."
     yield ""
 
 
-def _who_lets_all_work(world: World, data: WorldData) -> str:
-    """Tell how many algorithms let all clients work at once, and how many clients FedAvg lets work."""
-    clients = world.table["population"]["clients"]
-    all_at_work = sum(_at_work(world, data, label) == clients for label in data.facts)
+def _baseline(world: World, data: WorldData) -> str:
+    """Tell what FedAvg does in a world, since all are compared with it."""
+    curves = data.curves[BASELINE]
+    reached = sum(math.isfinite(cost_to(curve, "seconds", world.target).high) for curve in curves)
+    table = data.table.filter(pc.field("algorithm") == BASELINE)
+    versions = table.group_by("seed").aggregate([("version", "max")])["version_max"].to_pylist()
     return (
-        f"{all_at_work} of the {len(data.facts)} algorithms let all {clients} clients "
-        f"[work at once](#clients-at-work), FedAvg lets {_at_work(world, data, BASELINE)}."
+        f"FedAvg makes {statistics.median_low(versions)} rounds in the median run with up to "
+        f"{_at_work(world, data, BASELINE)} clients each, and reaches {units.level(world.target)} in {reached} of "
+        f"{len(curves)} runs."
     )
+
+
+def _at_end_of_range(data: WorldData) -> Iterator[str]:
+    """Name the algorithms with a setting that is the lowest or highest value tried in a range."""
+    for label, fact in data.facts.items():
+        ends = [
+            key
+            for key, value in fact["settings"].items()
+            if ":" in fact["space"].get(key, "") and value in _ends([point[key] for _, point in fact["trials"]])
+        ]
+        if ends:
+            yield f"{label} ({', '.join(ends)})"
+
+
+def _ends(values: Sequence[float]) -> tuple[float, ...]:
+    return (min(values), max(values)) if values else ()
 
 
 def _at_work(world: World, data: WorldData, label: str) -> int:
@@ -194,8 +229,9 @@ def _listed(names: Sequence[str]) -> str:
 
 def _folded_tables(done: Mapping[str, tuple[World, WorldData]]) -> Iterator[str]:
     yield (
-        "## Clients at work\n\nHow many clients work at once, as tuned. MIFA, FedCompass, FedLuck and AsyncCommSGD "
-        "always let all work."
+        "## Clients at work\n\nThe most clients that work at once, as tuned: a round's size, or those that an "
+        "asynchronous algorithm keeps at work. MIFA, FedCompass, FedLuck and AsyncCommSGD take all. Fewer work where "
+        "clients are offline, and where fast ones wait for a round's slowest."
     )
     yield from _by_world(done, lambda world, data, label: f"{_at_work(world, data, label)}")
     yield "## Real time\n\nMean processor seconds of a run, on a busy machine. They are not compared."

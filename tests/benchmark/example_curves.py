@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from offbeat.benchmark.raw_data import Curve
+from offbeat.benchmark.measures import Curve
 from offbeat.benchmark.world import World
 
 WORLD = World(Path("tiny.toml"), "A world.", 40.0, 0.5, {}, (), {})

@@ -43,10 +43,10 @@ def test_an_experiment_is_a_share_of_the_worlds_length():
 
 
 def test_a_search_space_has_the_keys_that_the_algorithm_has():
-    assert set(entry("fedavg").space) == {"local.lr", "server_lr", "cohort"}
-    assert set(entry("fedprox").space) == {"local.lr", "local.mu", "cohort"}
-    assert entry("fedbuff").space["buffer_size"] == Choices((2, 4, 8))
-    assert entry("fedavg").space["local.lr"] == Range(0.02, 0.5, log=True)
+    assert set(entry("fedavg").space) == {"local.lr", "server_lr", "cohort", "over_selection"}
+    assert set(entry("fedprox").space) == {"local.lr", "local.mu", "cohort", "over_selection"}
+    assert entry("fedbuff").space["buffer_size"] == Choices((2, 4, 8, 16))
+    assert entry("fedavg").space["local.lr"] == Range(0.01, 0.5, log=True)
 
 
 def test_a_world_replaces_a_search_space():

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from offbeat.benchmark.measures import accuracy_at, cost_to
-from offbeat.benchmark.raw_data import Curve
+from offbeat.benchmark.measures import Curve, accuracy_at, cost_to
 from offbeat.statistics.paired_test import Range
 from tests.benchmark.example_curves import a_curve
 

@@ -50,5 +50,5 @@ def test_the_time_of_a_short_run_is_scaled_by_the_share_that_it_reached(plan, cl
 
     monkeypatch.setattr(Simulation, "step", diverge)
     monkeypatch.setattr(protocol.time, "process_time", itertools.count().__next__)
-    # The start takes a second, and so does 1 s of the world's 40 s: 10 trials of 20 s and a run of 40 s.
-    assert plan("0.1,0.2").expected_seconds(str) == pytest.approx((10 + 1) * 1 + (10 * 0.5 + 1) * 40)
+    # The start takes a second, and so does 1 s of the world's 40 s: 30 trials of 20 s and a run of 40 s.
+    assert plan("0.1,0.2").expected_seconds(str) == pytest.approx((30 + 1) * 1 + (30 * 0.5 + 1) * 40)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from offbeat.benchmark.catalogue import BASELINE
-from offbeat.benchmark.measures import accuracy_at, cost_to, has_diverged
-from offbeat.benchmark.raw_data import COSTS, Curve
+from offbeat.benchmark.measures import Curve, accuracy_at, cost_to, has_diverged
+from offbeat.benchmark.raw_data import COSTS
 from offbeat.benchmark.world import World
 from offbeat.report.confidence_interval import Estimate, estimate
 from offbeat.statistics.holm import holm

@@ -1,14 +1,25 @@
 """Measures of a run: accuracy at a budget, and the cost to a target."""
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from offbeat.benchmark.raw_data import Curve
 from offbeat.statistics.paired_test import Range
 
 _AVERAGED = 0.2  # of the budget: a single evaluation fluctuates
 _ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One run's accuracy and costs at its evaluations."""
+
+    seed: int
+    costs: Mapping[str, NDArray[np.float64]]
+    accuracy: NDArray[np.float64]
 
 
 def accuracy_at(curve: Curve, cost: str, budget: float) -> float:

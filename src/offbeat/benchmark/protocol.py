@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from offbeat.benchmark.catalogue import TUNING_SEED, Entry
+from offbeat.benchmark.measures import Curve, accuracy_at
 from offbeat.benchmark.world import World
 from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
@@ -15,11 +16,11 @@ from offbeat.runs.directory import Run
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import load_data, run_all
 from offbeat.simulation.training_queue import DivergedError
-from offbeat.sweeps.proposals import check_optuna, next_points
-from offbeat.sweeps.trials import Point, Trial, at_point, best_of, trial_label, trial_of
+from offbeat.sweeps.spread_points import spread_points
+from offbeat.sweeps.trials import Point, Trial, at_point, best_of, score_of, trial_label
 from offbeat.worlds.simulation import build_simulation
 
-TRIALS = 10  # Optuna draws so many at random, so all of them are known before the first run
+TRIALS = 30
 _TUNING_SHARE = 0.5  # of the world's length
 _MEASURED_SHARE = 0.1
 
@@ -44,7 +45,7 @@ class Plan:
 
     def points(self, entry: Entry) -> list[Point]:
         """Return the points that an algorithm is tuned over."""
-        return next_points(entry.space, [], self.trials, self.trials, TUNING_SEED)
+        return list(spread_points(entry.space, self.trials, TUNING_SEED))
 
     def trial_points(self, entry: Entry) -> list[Point]:
         """Return the points of an algorithm's trials; none if there is nothing to choose."""
@@ -64,10 +65,6 @@ class Plan:
     def left(self) -> int:
         """The number of runs that are not finished."""
         return sum(not (self.folder / name).is_dir() for name in self.runs)
-
-    def check(self) -> None:
-        """Check that Optuna is installed, if points must be drawn."""
-        check_optuna({entry.label: entry.space for entry in self.entries}, self.trials)
 
     def expected_seconds(self, say: Callable[[str], None]) -> float:
         """Return the processor time of all runs, by a short run of each algorithm."""
@@ -115,16 +112,12 @@ class Tuned:
     point: Point
     runs: Sequence[Run]
 
-    @property
-    def tuning_value(self) -> float | None:
-        """The best trial's value; None without trials."""
-        return _best(self.trials).value if self.trials else None
-
 
 def carry_out(plan: Plan, progress: Callable[[Experiment], Progress], *, jobs: int, fresh: bool) -> list[Tuned]:
     """Tune all algorithms, run each at its best point, and return them in order.
 
-    A trial's score is that of ``offbeat sweep``. Finished runs are kept and unfinished ones resumed.
+    A trial's score is the accuracy by which algorithms are compared, at half the length. Finished runs are kept and
+    unfinished ones resumed.
     """
 
     def run(experiment: Experiment) -> dict[str, list[Run]]:
@@ -164,10 +157,17 @@ def _tune(
     runs = run(tuning)
     return {
         label: [
-            trial_of(tuning, label, number, point, runs[trial_label(label, number)]) for number, point in enumerate(own)
+            _trial(label, number, point, runs[trial_label(label, number)][0], plan.world.seconds * _TUNING_SHARE)
+            for number, point in enumerate(own)
         ]
         for label, own in points.items()
     }
+
+
+def _trial(label: str, number: int, point: Point, run: Run, seconds: float) -> Trial:
+    curve = Curve(run.seed, {"seconds": run.history["seconds"]}, run.history["accuracy"])
+    value = accuracy_at(curve, "seconds", seconds)
+    return Trial(label, number, point, value, score_of(value, higher_is_better=True))
 
 
 def _best(trials: Sequence[Trial]) -> Trial:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from offbeat.benchmark.client_time import client_seconds
+from offbeat.benchmark.measures import Curve
 from offbeat.benchmark.protocol import Tuned
 from offbeat.benchmark.world import PUBLISHED
 from offbeat.errors import OffbeatError
@@ -35,15 +35,6 @@ SCHEMA = pa.schema(
     ]
 )
 COSTS = ("seconds", "client_seconds", "bytes")
-
-
-@dataclass(frozen=True)
-class Curve:
-    """One run's accuracy and costs at its evaluations."""
-
-    seed: int
-    costs: Mapping[str, NDArray[np.float64]]
-    accuracy: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -95,15 +86,18 @@ def _rows(world: str, label: str, run: Run) -> pa.Table:
 
 def _facts(one: Tuned) -> dict[str, Any]:
     """Return an algorithm's search, its best point, and a run's processor seconds."""
-    value = one.tuning_value
+    tried = [(_accuracy(trial.value), dict(trial.point)) for trial in one.trials]
     seconds = [run.processor_seconds or run.real_seconds for run in one.runs]
     return {
         "space": dict(one.entry.texts),
-        "trials": len(one.trials),
         "settings": dict(one.point),
-        "tuning_accuracy": round(value, 4) if value is not None and np.isfinite(value) else None,
+        "trials": tried,
         "processor_seconds": round(float(np.mean(seconds)), 2),
     }
+
+
+def _accuracy(value: float) -> float | None:
+    return round(value, 4) if np.isfinite(value) else None
 
 
 def write(folder: Path, world: str, data: WorldData) -> Path:
@@ -115,8 +109,8 @@ def write(folder: Path, world: str, data: WorldData) -> Path:
     pq.write_table(data.table, sink, compression="zstd")
     with disk_errors(f"into {folder}", "choose another folder with --output"):
         write_durably(path, sink.getvalue().to_pybytes())
-        text = json.dumps(data.facts, indent=1, ensure_ascii=False) + "\n"
-        write_durably(folder / f"{world}.json", text.encode())
+        lines = [f"{json.dumps(label)}: {json.dumps(fact, ensure_ascii=False)}" for label, fact in data.facts.items()]
+        write_durably(folder / f"{world}.json", ("{\n" + ",\n".join(lines) + "\n}\n").encode())
     return path
 
 

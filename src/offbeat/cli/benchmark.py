@@ -74,8 +74,6 @@ def benchmark(
     if not plans:
         raise OffbeatError(f"{', '.join(algorithms)}: not in {', '.join(worlds)}: name another world")
     for plan in plans:
-        plan.check()
-    for plan in plans:
         click.echo(budget_line(plan, plan.expected_seconds(click.echo), fresh=fresh))
     for plan in plans:
         world = plan.world
