@@ -49,6 +49,14 @@ def test_a_search_space_has_the_keys_that_the_algorithm_has():
     assert entry("fedavg").space["local.lr"] == Range(0.01, 0.5, log=True)
 
 
+def test_values_of_ones_own_may_have_commas(tmp_path, monkeypatch):
+    (tmp_path / "my.py").write_text(MINE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    over = "staleness={ name = 'hinge', a = 1.0, b = 2.0 },{ name = 'hinge', a = 1.0, b = 9.0 }"
+    (mine,) = read_entries(read_world("silo"), ["my.py:Mine"], [over])
+    assert [value["b"] for value in mine.space["staleness"].values] == [2.0, 9.0]
+
+
 def test_a_world_replaces_a_search_space():
     assert next(iter(read_entries(read_world(TINY), ["fedavg"], []))).space["cohort"] == Choices((2, 3))
     assert entry("fedluck", "phones").texts["period"] == "3600.0,7200.0,14400.0"

@@ -83,8 +83,11 @@ def _entry(world: World, label: str, table: Table, common: Mapping[str, str], ov
 
 def _with_number_of_clients(world: World, text: str) -> str:
     """Put the number of clients in the place of ``all``."""
+    values = text.split(",")
+    if "all" not in values:  # among them texts whose values have commas of their own
+        return text
     clients = str(world.table["population"]["clients"])
-    return ",".join(dict.fromkeys(clients if value == "all" else value for value in text.split(",")))
+    return ",".join(dict.fromkeys(clients if value == "all" else value for value in values))
 
 
 def _over(label: str, key: str, text: str) -> Over:
