@@ -141,10 +141,10 @@ def _baseline(world: World, data: WorldData) -> str:
     reached = sum(math.isfinite(cost_to(curve, "seconds", world.target).high) for curve in curves)
     table = data.table.filter(pc.field("algorithm") == BASELINE)
     versions = table.group_by("seed").aggregate([("version", "max")])["version_max"].to_pylist()
+    cohort = data.facts[BASELINE]["settings"]["cohort"]
     return (
-        f"FedAvg makes {statistics.median_low(versions)} rounds in the median run with up to "
-        f"{_at_work(world, data, BASELINE)} clients each, and reaches {units.level(world.target)} in {reached} of "
-        f"{len(curves)} runs."
+        f"FedAvg makes {statistics.median_low(versions)} rounds of up to {cohort} clients in the median run, and "
+        f"reaches {units.level(world.target)} in {reached} of {len(curves)} runs."
     )
 
 
@@ -165,9 +165,11 @@ def _ends(values: Sequence[float]) -> tuple[float, ...]:
 
 
 def _at_work(world: World, data: WorldData, label: str) -> int:
-    """Return how many clients an algorithm lets work at once."""
-    settings = data.facts[label]["settings"]
-    return settings.get("cohort", settings.get("concurrency", world.table["population"]["clients"]))
+    """Return how many clients an algorithm lets work at once, at most."""
+    settings, clients = data.facts[label]["settings"], world.table["population"]["clients"]
+    if "cohort" in settings:
+        return min(math.ceil(round(settings["cohort"] * settings.get("over_selection", 1.0), 9)), clients)
+    return settings.get("concurrency", clients)
 
 
 def _carried_over(world: World, comparison: Comparison, tuned: Comparison) -> Iterator[str]:
@@ -229,7 +231,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _folded_tables(done: Mapping[str, tuple[World, WorldData]]) -> Iterator[str]:
     yield (
-        "## Clients at work\n\nThe most clients that work at once, as tuned: a round's size, or those that an "
+        "## Clients at work\n\nThe most clients that work at once, as tuned: those that a round assigns, or that an "
         "asynchronous algorithm keeps at work. MIFA, FedCompass, FedLuck and AsyncCommSGD take all. Fewer work where "
         "clients are offline, and where fast ones wait for a round's slowest."
     )

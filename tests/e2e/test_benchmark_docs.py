@@ -35,7 +35,11 @@ def data(**levels):
                 costs = 4.0 * step, 40.0 * step, 4_000_000 * step
                 rows.append(("silo", label, seed, *costs, step, 0, 0, step, accuracy, 1.0))
     table = pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
-    settings = ({"cohort": 4, "local.lr": 0.1}, {"concurrency": 8, "local.lr": 0.02}, {"local.lr": 0.1})
+    settings = (
+        {"cohort": 4, "over_selection": 1.3, "local.lr": 0.1},
+        {"concurrency": 8, "local.lr": 0.02},
+        {"local.lr": 0.1},
+    )
     space = {"cohort": "4,8", "concurrency": "4,8", "local.lr": "0.01:0.5:log"}
     facts = {
         label: {
@@ -74,12 +78,9 @@ def test_the_page_names_what_is_clear(make_benchmark):
         r"\| \[silo\]\(#silo\): eight [^|]*\| \*\*ace\*\*, \+2\d\.\d \[[^|]*points; 1 other may be as good \|",
         text,
     )
-    assert (
-        "FedAvg makes 40 rounds in the median run with up to 4 clients each, and reaches 80 % in 0 of 10 runs.\n"
-        in text
-    )
+    assert "FedAvg makes 40 rounds of up to 4 clients in the median run, and reaches 80 % in 0 of 10 runs.\n" in text
     assert "\nTuned to the end of what was tried, so others may be better: fedbuff (local.lr).\n" in text
-    assert re.search(r"## Clients at work\n.*?\n\| fedavg \| 4 \|\n\| fedbuff \| 8 \|", text, re.DOTALL)
+    assert re.search(r"## Clients at work\n.*?\n\| fedavg \| 6 \|\n\| fedbuff \| 8 \|", text, re.DOTALL)
     assert "Not run in this world yet: fedsgd, fedprox, " in text
     assert "- **calm**: " in text
     assert "`offbeat benchmark --world calm` runs them." in text
