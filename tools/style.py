@@ -22,13 +22,13 @@ LONGER_PAGES = {
     "docs/privacy/protocol.md": 1800,
     "docs/protocol.md": 2700,
     "docs/reference.md": 5200,
-    "docs/results/algorithms.md": 2500,
+    "docs/results/algorithms.md": 2700,
     "docs/results/fedfa.md": 4000,
     "docs/results/index.md": 1500,
-    "docs/results/fedlaavg.md": 4000,
+    "docs/results/fedlaavg.md": 4500,
     "docs/results/fedluck.md": 2000,
-    "docs/results/patterns.md": 4500,
-    "docs/results/what_to_use.md": 2300,
+    "docs/results/patterns.md": 5000,
+    "docs/results/what_to_use.md": 2800,
     "docs/theory-measurements.md": 1500,
 }
 

@@ -59,7 +59,7 @@ def test_values_of_ones_own_may_have_commas(tmp_path, monkeypatch):
 
 def test_a_world_replaces_a_search_space():
     assert next(iter(read_entries(read_world(TINY), ["fedavg"], []))).space["cohort"] == Choices((2, 3))
-    assert entry("fedluck", "phones").texts["period"] == "3600.0,7200.0,14400.0"
+    assert entry("fedluck", "phones").texts["period"] == "1800.0,3600.0,7200.0,14400.0,28800.0"
     assert "period" not in entry("fedavg", "phones").texts
 
 
@@ -151,9 +151,11 @@ def test_a_mistake_is_one_line(names, overs, line, tmp_path, monkeypatch):
         ),
         (("virtual_seconds = 40.0", "versions = 9"), "world.toml: needs the numbers stop.virtual_seconds and "),
         (("target = 0.7", 'target = "high"'), "world.toml: needs the numbers"),
+        (("clients = 6", "client = 6"), "world.toml: unknown key population.client: did you mean "),
+        (("target = 0.7", 'target = 0.7\nmetrics = ["mse"]'), "world.toml: evaluate.metrics: needs accuracy"),
     ],
 )
-def test_a_world_needs_budgets_and_a_target(change, line, tmp_path, monkeypatch):
+def test_a_mistake_in_a_world_is_one_line(change, line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("world.toml").write_text(Path(TINY).read_text(encoding="utf-8").replace(*change), encoding="utf-8")
     with pytest.raises(OffbeatError) as caught:

@@ -55,27 +55,53 @@ def test_ratios_of_times_are_geometric():
     interval = stats.ttest_1samp(logs, 0).confidence_interval(0.95)
     expected = np.exp([logs.mean(), interval.low, interval.high])
     assert (effect.mean, effect.low, effect.high) == pytest.approx(tuple(expected))
-    assert not effect.is_bound
     assert found.standings["fast"]["seconds"].to_target.mean == pytest.approx(13.0)
 
 
-def test_a_missed_target_counts_with_the_value_nearest_to_no_effect():
-    # FedAvg never arrives: its 40 s are a lower bound. In the last seed neither does, so the ratio is unknown: 1.
+def test_a_missed_target_bounds_the_ratio():
+    # FedAvg never arrives: its 40 s are a lower bound.
+    times = [1, 1, 2, 1, 2, 1, 1, 2, 1, 1]
+    found = compare(WORLD, {"fedavg": rising([None] * 10), "fast": rising(times)})
+    effect = found.find("fast", "fedavg", "to_target", "seconds")
+    logs = np.log(np.array(times) / 4)
+    assert (effect.mean, effect.low, effect.is_better) == (None, 0.0, True)
+    assert effect.size == effect.high == pytest.approx(np.exp(logs.mean()))
+    ps = [one.p for one in found.effects if one.measure == "to_target"]
+    assert ps == pytest.approx([6 * stats.ttest_1samp(logs, 0).pvalue] * 3)  # Holm: these three of six are the least
+
+
+def test_a_ratio_of_which_nothing_is_known_in_one_seed_has_no_bound():
     times = [1, 1, 2, 1, 2, 1, 1, 2, 1, None]
     found = compare(WORLD, {"fedavg": rising([None] * 10), "fast": rising(times)})
     effect = found.find("fast", "fedavg", "to_target", "seconds")
-    assert effect.mean == pytest.approx((0.25**6 * 0.5**3 * 1) ** 0.1)
-    assert effect.is_bound
+    assert (effect.mean, effect.low, effect.high, effect.is_better) == (None, 0.0, math.inf, True)
+    assert effect.p >= stats.binomtest(9, 10).pvalue
     standing = found.standings["fast"]["seconds"]
     assert (standing.reached, standing.seeds, standing.to_target) == (9, 10, None)
+
+
+def test_a_run_that_misses_the_target_hides_how_slow_the_algorithm_is():
+    # Nine runs take a third of the time. The tenth never arrives: it may have taken any time.
+    found = compare(WORLD, {"fedavg": rising([3] * 10), "fast": rising([1, 2, *[1] * 7, None])})
+    effect = found.find("fast", "fedavg", "to_target", "seconds")
+    assert effect.high == math.inf
+
+
+def test_a_diverged_run_would_never_have_reached_the_target():
+    wild = [a_curve([0.1, math.nan], seed) for seed in SEEDS]
+    found = compare(WORLD, {"fedavg": rising([4, 3] * 5), "wild": wild})
+    effect = found.find("wild", "fedavg", "to_target", "seconds")
+    assert (effect.low, effect.is_better) == (math.inf, False)
+    assert compare(WORLD, {"fedavg": wild, "wild": wild}).find("wild", "fedavg", "to_target", "seconds") is None
 
 
 def test_the_other_side_is_censored_the_same_way():
     found = compare(WORLD, {"fedavg": rising([2] * 10), "slow": rising([None] * 5 + [4] * 5)})
     effect = found.find("slow", "fedavg", "to_target", "seconds")
-    assert effect.mean == pytest.approx(2.0)
+    assert (effect.low, effect.high) == (pytest.approx(2.0), math.inf)
     assert not effect.is_better
-    assert effect.p == pytest.approx(2 * 0.5**10 * 6, rel=0.5)  # equal differences: their sign, times Holm's factor
+    holms_factor = len(found.effects) - sum(one.p < effect.p for one in found.effects)
+    assert effect.p == pytest.approx(2 * 0.5**10 * holms_factor)  # equal bounds: their sign
 
 
 def test_nothing_is_compared_where_neither_arrives():
@@ -116,6 +142,14 @@ def test_only_seeds_that_both_have_run_are_compared():
     assert found.find("few", "fedavg", "accuracy", "seconds").n == 4
 
 
+def test_the_best_is_chosen_by_the_seeds_that_all_have_run():
+    easy = sorted(SEEDS, key=lambda seed: -NOISE[seed - 1])[:2]
+    lucky = [curve for curve in flat(0.599) if curve.seed in easy]  # its mean is the highest
+    found = compare(WORLD, {"fedavg": flat(0.5), "steady": flat(0.6), "lucky": lucky})
+    assert found.standings["lucky"]["seconds"].accuracy.mean > found.standings["steady"]["seconds"].accuracy.mean
+    assert found.best["seconds"] == "steady"
+
+
 def test_holms_correction_is_over_all_effects_of_the_world():
     curves = {"fedavg": flat(0.5), "a": flat(0.5), "b": flat(0.5)}
     wide = np.array([0.05, -0.02, 0.06, 0.01, 0.03, -0.01, 0.04, 0.02, 0.0, 0.03])
@@ -123,8 +157,10 @@ def test_holms_correction_is_over_all_effects_of_the_world():
     found = compare(WORLD, curves)
     effect = found.find("a", "fedavg", "accuracy", "seconds")
     alone = stats.ttest_1samp(wide, 0).pvalue
-    assert alone < 0.05 < effect.p
-    assert len(found.effects) == 3 * (2 * 2 + 1)  # a and b against FedAvg twice, b against a once
+    # a and b against FedAvg twice, b against a once, at three costs. Those that are certain, p = 0, come before.
+    assert len(found.effects) == 3 * (2 * 2 + 1)
+    smaller = sum(one.p < effect.p for one in found.effects)
+    assert alone < 0.05 < effect.p == pytest.approx((15 - smaller) * alone)
 
 
 def test_those_that_do_not_differ_from_the_best_are_named():

@@ -1,6 +1,7 @@
 """Numbers and effects of the benchmark as text."""
 
 import io
+import math
 
 from rich.console import Console
 
@@ -10,16 +11,18 @@ from offbeat.report.confidence_interval import estimate
 from tests.benchmark.example_curves import WORLD, a_curve
 
 
-def effect(measure, mean, low, high, is_bound=False):
-    return Effect("a", "fedavg", measure, "seconds", mean, low, high, 0.01, is_bound, 10)
+def effect(measure, mean, low, high, is_better=True):
+    return Effect("a", "fedavg", measure, "seconds", mean, low, high, is_better, 0.01, 10)
 
 
 def test_effects():
     assert effect_text(effect("accuracy", 0.071, 0.062, 0.08)) == "+7.1 [+6.2, +8.0] points"
     assert effect_text(effect("accuracy", -0.02, -0.03, -0.01)) == "-2.0 [-3.0, -1.0] points"
     assert effect_text(effect("to_target", 0.61, 0.55, 0.68)) == "× 0.61 [0.55, 0.68]"
-    assert effect_text(effect("to_target", 0.61, 0.55, 0.68, is_bound=True)) == "≤ × 0.61 [0.55, 0.68]"
-    assert effect_text(effect("to_target", 1.6, 1.5, 1.7, is_bound=True)) == "≥ × 1.60 [1.50, 1.70]"
+    assert effect_text(effect("to_target", None, 0.0, 0.61)) == "≤ × 0.61"
+    assert effect_text(effect("to_target", None, 1.6, math.inf, is_better=False)) == "≥ × 1.60"
+    assert effect_text(effect("to_target", None, 0.0, math.inf)) == "less in most runs"
+    assert effect_text(effect("to_target", None, 0.0, 2.0, is_better=False)) == "more in most runs"
 
 
 def test_numbers_of_an_algorithm():

@@ -75,11 +75,12 @@ def test_the_page_names_what_is_clear(make_benchmark):
     assert over.endswith(" points")
     assert target.startswith("≤ × 0.0")  # at 4 s instead of beyond 120 s
     assert re.search(
-        r"\| \[silo\]\(#silo\): eight [^|]*\| \*\*ace\*\*, \+2\d\.\d \[[^|]*points; 1 other may be as good \|",
+        r"\| \[silo\]\(#silo\): eight [^|]*\| \*\*ace\*\*, \+2\d\.\d \[[^|]*points; 1 other not separated \|",
         text,
     )
     assert "FedAvg makes 40 rounds of up to 4 clients in the median run, and reaches 80 % in 0 of 10 runs.\n" in text
-    assert "\nTuned to the end of what was tried, so others may be better: fedbuff (local.lr).\n" in text
+    # All eight clients at work are the most that there are.
+    assert "so other values may be better: fedavg (cohort 4), fedbuff (local.lr 0.02).\n" in text
     assert re.search(r"## Clients at work\n.*?\n\| fedavg \| 6 \|\n\| fedbuff \| 8 \|", text, re.DOTALL)
     assert "Not run in this world yet: fedsgd, fedprox, " in text
     assert "- **calm**: " in text

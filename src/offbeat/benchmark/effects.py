@@ -11,7 +11,7 @@ from offbeat.benchmark.raw_data import COSTS
 from offbeat.benchmark.world import World
 from offbeat.report.confidence_interval import Estimate, estimate
 from offbeat.statistics.holm import holm
-from offbeat.statistics.paired_test import Range, paired_t
+from offbeat.statistics.paired_test import Range, bounded_test, paired_t
 
 Measure = Literal["accuracy", "to_target"]
 Budget = Mapping[int, float]  # by seed
@@ -28,9 +28,10 @@ class Effect:
         label, than: The two algorithms.
         measure: ``accuracy`` at equal cost, a difference; or ``to_target``, a ratio of costs.
         cost: seconds, client_seconds or bytes.
-        mean, low, high: The effect and its 95 % interval.
+        mean, low, high: The effect and its 95 % interval. Where a run missed the target, ``mean`` is None, and ``low``
+            and ``high`` are the bounds that the runs give: 0 and infinity if they give none.
+        is_better: Whether the effect is in favour of the first algorithm.
         p: The two-sided p-value; after ``compare`` by Holm's method, over all effects of the world.
-        is_bound: Some run missed the target, so the effect is at least so large.
         n: The number of seeds.
     """
 
@@ -38,11 +39,11 @@ class Effect:
     than: str
     measure: Measure
     cost: str
-    mean: float
+    mean: float | None
     low: float
     high: float
+    is_better: bool
     p: float
-    is_bound: bool
     n: int
 
     @property
@@ -51,9 +52,9 @@ class Effect:
         return self.p <= _SIGNIFICANT
 
     @property
-    def is_better(self) -> bool:
-        """Report whether the first algorithm is the better one."""
-        return self.mean > 0 if self.measure == "accuracy" else self.mean < 1
+    def size(self) -> float:
+        """The effect; where a run missed the target the bound on the side of no effect."""
+        return self.mean if self.mean is not None else self.high if self.is_better else self.low
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class Comparison:
             if label == BASELINE:  # against which the best one has been compared
                 effect = self.find(best, label, "accuracy", cost)
             if effect is not None and not effect.is_clear:
-                near.append((-abs(effect.mean) if label == BASELINE else effect.mean, label))
+                near.append((-abs(effect.size) if label == BASELINE else effect.size, label))
         return [label for _, label in sorted(near, reverse=True)]
 
 
@@ -114,18 +115,9 @@ def compare(world: World, curves: Curves) -> Comparison:
         label: {cost: _standing(own, cost, budgets[cost], world.target) for cost in COSTS}
         for label, own in curves.items()
     }
-    best: dict[str, str] = {}
-    for cost in COSTS:
-        means = {label: own[cost].accuracy for label, own in standings.items()}
-        known = {label: one.mean for label, one in means.items() if one is not None}
-        if known:
-            best[cost] = max(known, key=known.__getitem__)
-    found = [
-        effect
-        for cost in COSTS
-        for label in curves
-        for effect in _effects(_At(curves, cost, budgets[cost], world.target), label, best.get(cost))
-    ]
+    at = {cost: _At(curves, cost, budgets[cost], world.target) for cost in COSTS}
+    best = {cost: label for cost in COSTS if (label := at[cost].best()) is not None}
+    found = [effect for cost in COSTS for label in curves for effect in _effects(at[cost], label, best.get(cost))]
     adjusted = holm([effect.p for effect in found])
     return Comparison(standings, best, [replace(one, p=p) for one, p in zip(found, adjusted, strict=True)])
 
@@ -155,8 +147,24 @@ class _At:
         theirs = {curve.seed: curve for curve in self.curves[than]}
         return [(curve, theirs[curve.seed]) for curve in self.curves[label] if curve.seed in theirs]
 
+    def has_budget(self, curve: Curve) -> bool:
+        return curve.seed in self.budget
+
     def accuracy(self, curve: Curve) -> float:
-        return accuracy_at(curve, self.cost, self.budget.get(curve.seed, math.inf))
+        return accuracy_at(curve, self.cost, self.budget[curve.seed])
+
+    def best(self) -> str | None:
+        """Return the label with the highest mean accuracy.
+
+        It is over the seeds that all have run; None if no algorithm has spent the budget.
+        """
+        common = set(self.budget).intersection(*({curve.seed for curve in own} for own in self.curves.values()))
+        means = {
+            label: math.fsum(self.accuracy(curve) for curve in own if curve.seed in common)
+            for label, own in self.curves.items()
+        }
+        known = {label: mean for label, mean in means.items() if math.isfinite(mean)}
+        return max(known, key=known.__getitem__) if common and known else None
 
 
 def _standing(curves: Sequence[Curve], cost: str, budget: Budget, target: float) -> Standing:
@@ -182,11 +190,12 @@ def _effects(at: _At, label: str, best: str | None) -> list[Effect]:
 
 
 def _accuracy_effect(at: _At, label: str, than: str) -> Effect | None:
-    differences = [at.accuracy(one) - at.accuracy(other) for one, other in at.pairs(label, than)]
+    pairs = [pair for pair in at.pairs(label, than) if at.has_budget(pair[0])]
+    differences = [at.accuracy(one) - at.accuracy(other) for one, other in pairs]
     if len(differences) < 2 or not all(map(math.isfinite, differences)):
         return None
     mean, low, high, p = _tested(differences)
-    return Effect(label, than, "accuracy", at.cost, mean, low, high, p, False, len(differences))
+    return Effect(label, than, "accuracy", at.cost, mean, low, high, mean > 0, p, len(differences))
 
 
 def _target_effect(at: _At, label: str, than: str) -> Effect | None:
@@ -195,19 +204,28 @@ def _target_effect(at: _At, label: str, than: str) -> Effect | None:
     ]
     if any(one.low == 0.0 or other.low == 0.0 for one, other in pairs):  # an untrained model has reached the target
         return None
-    logs = [Range(_log(one.low) - _log(other.high), _log(one.high) - _log(other.low)) for one, other in pairs]
-    if len(logs) < 2 or all(one.low == -math.inf and one.high == math.inf for one in logs):
+    logs = [_log_ratio(one, other) for one, other in pairs]
+    lows, highs = [one.low for one in logs], [one.high for one in logs]
+    if len(logs) < 2 or (max(lows) == -math.inf and min(highs) == math.inf):
         return None
-    mean, low, high, p = _tested([_nearest_to_zero(one) for one in logs])
-    is_bound = any(math.inf in (one.high, other.high) for one, other in pairs)
-    return Effect(
-        label, than, "to_target", at.cost, math.exp(mean), math.exp(low), math.exp(high), p, is_bound, len(logs)
-    )
+    if lows == highs and math.inf not in lows:
+        mean, low, high, p = _tested(lows)
+        ends = math.exp(low), math.exp(high)
+        return Effect(label, than, "to_target", at.cost, math.exp(mean), *ends, mean < 0, p, len(logs))
+    is_longer = bounded_test(logs, Range(0.0, math.inf))
+    low = -math.inf if -math.inf in lows else math.fsum(lows) / len(lows)
+    high = math.inf if math.inf in highs else math.fsum(highs) / len(highs)
+    ends = math.exp(low), math.exp(high)
+    return Effect(label, than, "to_target", at.cost, None, *ends, not is_longer.is_for, is_longer.p, len(logs))
 
 
-def _nearest_to_zero(values: Range) -> float:
-    """Return the value nearest to no effect that a pair of runs allows."""
-    return min(max(0.0, values.low), values.high)
+def _log_ratio(one: Range, other: Range) -> Range:
+    """Return the logarithm of a ratio of costs.
+
+    Costs are infinite where a run diverged.
+    """
+    low, high = _log(one.low) - _log(other.high), _log(one.high) - _log(other.low)
+    return Range(-math.inf, math.inf) if math.isnan(low) or math.isnan(high) else Range(low, high)
 
 
 def _log(value: float) -> float:

@@ -42,13 +42,14 @@ def accuracy_at(curve: Curve, cost: str, budget: float) -> float:
 def cost_to(curve: Curve, cost: str, target: float) -> Range:
     """Return the cost at the first evaluation at or above the target.
 
-    If there is none, all that is known is that it is above the cost of the whole run.
+    If there is none, all that is known is that it is above the cost of the whole run; a run that diverged would never
+    have reached it.
     """
     spent = curve.costs[cost]
     reached = np.flatnonzero(curve.accuracy >= target)
     if len(reached):
         return Range(float(spent[reached[0]]), float(spent[reached[0]]))
-    return Range(float(spent[-1]), math.inf)
+    return Range(math.inf if has_diverged(curve) else float(spent[-1]), math.inf)
 
 
 def has_diverged(curve: Curve) -> bool:

@@ -1,5 +1,6 @@
 """The benchmark's budget and comparisons in the terminal."""
 
+import math
 from collections.abc import Collection
 
 from rich import box
@@ -40,7 +41,7 @@ def comparison_table(world: World, comparison: Comparison, own: Collection[str])
         caption=f"* run here, the others are published. Equal: {units.duration(world.seconds)} of virtual time; "
         f"{units.level(SHARE)} of the client time or bytes of {BASELINE}'s run with the same seed. In brackets: "
         f"against {BASELINE}, with 95 % intervals of pairs of one seed, where the difference is clear after Holm's "
-        "correction in this world. ≤, ≥: some runs missed the target, and the effect is understated. –: not every run "
+        "correction in this world. ≤, ≥: a bound, since some runs missed the target. –: not every run "
         "spent the budget, or reached the target.",
         caption_justify="left",
     )  # fmt: skip
@@ -81,12 +82,18 @@ def target_text(standing: Standing, cost: str) -> str:
 
 
 def effect_text(effect: Effect) -> str:
-    """Write an effect as ``+7.1 [6.2, 8.0] points`` or ``× 0.61 [0.55, 0.68]``."""
+    """Write an effect as ``+7.1 [6.2, 8.0] points`` or ``× 0.61 [0.55, 0.68]``.
+
+    A bound is written as ``≤ × 0.70``.
+    """
+    if effect.mean is None:
+        if effect.size in (0.0, math.inf):
+            return f"{'less' if effect.is_better else 'more'} in most runs"
+        return f"{'≤' if effect.is_better else '≥'} × {effect.size:.2f}"
     if effect.measure == "accuracy":
         mean, low, high = (f"{100 * value:+.1f}" for value in (effect.mean, effect.low, effect.high))
         return f"{mean} [{low}, {high}] points"
-    bound = ("≤ " if effect.is_better else "≥ ") if effect.is_bound else ""
-    return f"{bound}× {effect.mean:.2f} [{effect.low:.2f}, {effect.high:.2f}]"
+    return f"× {effect.mean:.2f} [{effect.low:.2f}, {effect.high:.2f}]"
 
 
 def _effect(effect: Effect | None) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from offbeat.config.experiment_file import Experiment, experiment_of
+from offbeat.config.experiment_sections import metric_name
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.sweeps.trials import Point
 from offbeat_client.tables.section import Section
@@ -129,7 +130,7 @@ def read_world(name: str) -> World:
     if benchmark.settings_of is not None:
         facts = json.loads(_published()[benchmark.settings_of].read_text(encoding="utf-8"))
         settings = {label: fact["settings"] for label, fact in facts.items()}
-    return World(
+    world = World(
         path,
         benchmark.question,
         seconds,
@@ -141,6 +142,10 @@ def read_world(name: str) -> World:
         benchmark.settings_of,
         settings,
     )
+    experiment = world.experiment({"fedavg": {"cohort": 1}}, [0], 1.0, {})  # so that a mistake is found before the runs
+    if "accuracy" not in map(metric_name, experiment.metrics):
+        raise OffbeatError(f"{path}: evaluate.metrics: needs accuracy, by which algorithms are compared")
+    return world
 
 
 def _published() -> dict[str, Path]:
