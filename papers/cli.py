@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from offbeat.cli.console import console
@@ -139,7 +140,8 @@ def _run(figure: AnyFigure, scale: str, seeds: int, workers: Workers) -> None:
     (record,) = with_verdicts([result.record(folder, "figure")])
     table = Table("Claim", "In the paper", "Ours", "", "Effect", "Verdict", box=box.SIMPLE)
     for one in record.findings:
-        table.add_row(one.claim, one.paper, one.ours, one.other, effect_text(one), verdict_text(one))
+        texts = (one.claim, one.paper, one.ours, one.other, effect_text(one), verdict_text(one))
+        table.add_row(*map(escape, texts))  # [sic] is not markup
     console.print(table)
     page = write_file(folder / "page.md", page_of(record).encode())
     click.echo("\n".join([*(f"Figure: {folder / figure}" for figure in record.figures), f"Page: {page}"]))

@@ -12,10 +12,11 @@ from offbeat.runs.directory import Run
 from offbeat.runs.settings import by_label
 from offbeat.statistics.paired_test import Range, TestedEffect, bounded_test, paired_t
 from papers.figures.finding import LEAST_SEEDS
-from papers.figures.quantities import has_diverged, least_cost_to_target, measure_of, quantity
+from papers.figures.quantities import least_cost_to_target, measure_of, quantity
 from papers.figures.sections import Claim
 
 _UNKNOWN = Range(-math.inf, math.inf)
+_LEAST_SIGNS = 6  # five equal signs have p = 0.06
 _ABOVE_CHANCE = 0.05  # a model that is not this much better than guessing has learnt too little
 
 
@@ -118,7 +119,10 @@ def test_pairs(pairs: Sequence[Range], allowed: Range) -> tuple[TestedEffect | N
     """Return the test and why it does not count, if so."""
     obstacle = f"fewer than {LEAST_SEEDS} seeds" if len(pairs) < LEAST_SEEDS else ""
     if not all(pair.low == pair.high and math.isfinite(pair.low) for pair in pairs):
-        return bounded_test(pairs, allowed), obstacle
+        tested = bounded_test(pairs, allowed)
+        if tested.method == "sign" and len(pairs) < _LEAST_SIGNS:
+            obstacle = obstacle or f"fewer than {_LEAST_SIGNS} seeds, where only signs are known"
+        return tested, obstacle
     try:
         return paired_t([pair.low for pair in pairs], allowed), obstacle
     except ValueError:
@@ -162,6 +166,8 @@ def _numbers(claim: Claim, group: Group, of: str, less: str | None) -> list[Rang
 
 
 def _harmonic_mean(costs: Sequence[float]) -> float:
+    if 0 in costs:  # an untrained model reached the target
+        return 0.0
     total = math.fsum(1 / cost for cost in costs)
     return len(costs) / total if total else math.inf
 
@@ -171,9 +177,7 @@ def _number(claim: Claim, run: Run) -> Range:
     if claim.quantity.endswith("_to_target"):
         least = least_cost_to_target(claim.quantity.removesuffix("_to_target"), run) if value == math.inf else value
         return Range(least, value)
-    if claim.quantity == "after_updates" and math.isnan(value) and not has_diverged(run):
-        return _UNKNOWN  # the run has fewer updates
-    return Range(value, value) if math.isfinite(value) else _UNKNOWN  # it diverged
+    return Range(value, value) if math.isfinite(value) else _UNKNOWN  # it diverged, or has fewer updates
 
 
 def _minus(left: Range, right: Range) -> Range:

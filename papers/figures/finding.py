@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Word = Literal["supported", "not supported", "contradicted", "open"]
-Evidence = Literal["paper", "proxy", "ours"]
+Evidence = Literal["paper", "theorem", "proxy", "ours"]
 LEAST_SEEDS = 5  # for a test: with four pairs even a large effect may be chance
 
 

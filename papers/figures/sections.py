@@ -77,9 +77,9 @@ class Scale(Section):
 
     minutes: Positive
     """The approximate duration on two cores with three seeds, without the download of data."""
-    evidence: Literal["paper", "proxy"] = "proxy"
-    """paper: model, data, clients and rounds are the paper's, as far as it gives them. proxy: some are smaller or
-    others."""
+    evidence: Literal["paper", "theorem", "proxy"] = "proxy"
+    """paper: model, data, clients and rounds are the paper's, as far as it gives them. theorem: the paper's theorem, on
+    problems of ours that meet its assumptions. proxy: the setting is smaller or another."""
     set: Annotated[tuple[Line, ...], Field(strict=False)] = ()
     """Changes to the file, as for ``--set``."""
 

@@ -6,9 +6,9 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,7 +23,7 @@ from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.report.export import write_file
 from offbeat.report.plot_style import GREY, STYLE, WIDTH, colours, png, tidy
 from offbeat.runs.worker_processes import end_with_parent
-from offbeat.statistics.paired_test import Range, normal_test
+from offbeat.statistics.paired_test import Range, TestedEffect, t_test
 from offbeat_client.tables.section import Section
 from papers.figures.figure_result import DOTS_PER_INCH, FigureResult
 from papers.figures.finding import Effect, Finding
@@ -34,6 +34,11 @@ from papers.theory.sweeps import SWEEPS, Point, slope_with_error, sweep
 
 Values = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False, min_length=2)]
 _RESULT = "points.json"
+_QUANTITIES = {
+    "largest_ratio": "largest ratio of measured to bound",
+    "smallest_ratio": "smallest ratio of measured to bound",
+    "slope": "power of the number",
+}
 _ALGORITHM = re.compile("^(fedbuff|fedfa|fedlaavg|async_comm_sgd)_")  # at the start of a sweep's name
 
 
@@ -78,6 +83,10 @@ class TheoremClaim(Statement):
     def _check(self) -> "TheoremClaim":
         if self.quantity == "slope" and len(self.sweeps) > 1:
             raise ValueError("a slope is of one sweep")
+        if (self.quantity, self.relation) in (("largest_ratio", "at least"), ("smallest_ratio", "at most")):
+            raise ValueError(
+                "claims are about all points: largest_ratio goes with at most, smallest_ratio with at least"
+            )
         return self
 
 
@@ -168,14 +177,16 @@ def theorem_result(theorem: TheoremFigure, scale: str, folder: Path) -> FigureRe
 def _finding(
     claim: TheoremClaim, sweeps: Mapping[str, Sequence[Point]], result: Mapping[str, float], n: int
 ) -> Finding:
-    name, (value, error) = {
-        "largest_ratio": lambda: ("largest ratio of measured to bound", _extreme_ratio(max, claim, sweeps)),
-        "smallest_ratio": lambda: ("smallest ratio of measured to bound", _extreme_ratio(min, claim, sweeps)),
-        "slope": lambda: ("power of the number", slope_with_error(sweeps[claim.sweeps[0]])),
-    }[claim.quantity]()
+    name = _QUANTITIES[claim.quantity]
     allowed = Range(-math.inf, claim.value) if claim.relation == "at most" else Range(claim.value, math.inf)
-    tested = normal_test(value, error, allowed)
-    interval = f" [{tested.low:.3g}, {tested.high:.3g}]" if error else ""
+    if claim.quantity == "slope":
+        tested = t_test(*slope_with_error(sweeps[claim.sweeps[0]]), n - 1, allowed)
+    else:
+        tested = ratio_test(claim, [point.row for sweep in claim.sweeps for point in sweeps[sweep]], n, allowed)
+    value = tested.effect
+    assert value is not None
+    is_exact = tested.low == tested.high
+    interval = "" if is_exact else f" [{tested.low:.3g}, {tested.high:.3g}]"
     low, high = (None if math.isinf(bound) else bound for bound in allowed)
     return Finding(
         claim.name,
@@ -186,21 +197,26 @@ def _finding(
         values=dict.fromkeys(claim.sweeps, f"{value:.3g}") if len(claim.sweeps) == 1 else {},
         n=n,
         effect=Effect("value", value, tested.low, tested.high, (low, high), f"{value:.3g}{interval}"),
-        method="normal, over the runs" if error else "exact: the runs have no noise",
+        method="exact: the runs have no noise" if is_exact else "t, over the runs",
         p=tested.p,
         is_for=tested.is_for,
         processor_seconds=round(sum(result[sweep] for sweep in claim.sweeps), 1),
     )
 
 
-def _extreme_ratio(
-    extreme: Callable[[Iterable[tuple[float, float]]], tuple[float, float]],
-    claim: TheoremClaim,
-    sweeps: Mapping[str, Sequence[Point]],
-) -> tuple[float, float]:
-    """Return the extreme ratio of measured to bound, and its standard error."""
-    rows = [point.row for name in claim.sweeps for point in sweeps[name]]
-    return extreme((row.ratio, row.half_width / NORMAL_QUANTILE / row.bound) for row in rows)
+def ratio_test(claim: TheoremClaim, rows: Sequence[Row], n: int, allowed: Range) -> TestedEffect:
+    """Test that all points' ratios of measured to bound are in a range.
+
+    The effect is the most extreme ratio.
+    """
+    tests = [t_test(row.ratio, row.half_width / NORMAL_QUANTILE / row.bound, n - 1, allowed) for row in rows]
+    ratios = [row.ratio for row in rows]
+    extreme = ratios.index((max if claim.quantity == "largest_ratio" else min)(ratios))
+    return replace(
+        tests[extreme],
+        p_for=max(one.p_for for one in tests),
+        p_against=min(1.0, len(tests) * min(one.p_against for one in tests)),  # Bonferroni: any point can refute it
+    )
 
 
 @matplotlib.rc_context(STYLE)

@@ -1,5 +1,6 @@
 """The table of claims of a file at one scale, and its texts."""
 
+import math
 from collections.abc import Sequence
 
 from papers.figures.figure_result import FigureRecord
@@ -27,8 +28,15 @@ def limit_text(finding: Finding) -> str:
 
 
 def verdict_text(finding: Finding) -> str:
-    """Return the verdict; the obstacle in parentheses if it is open."""
-    return f"open ({finding.obstacle})" if finding.verdict == "open" and finding.obstacle else finding.verdict
+    """Return the verdict.
+
+    In parentheses: why it is open, or the p-value of a test that decides nothing.
+    """
+    if finding.verdict == "open" and finding.obstacle:
+        return f"open ({finding.obstacle})"
+    if finding.verdict == "not supported" and finding.p_holm is not None:
+        return f"not supported (p = {math.ceil(100 * finding.p_holm) / 100:.2f})"  # up: not as 0.05
+    return finding.verdict
 
 
 def claims_table(records: Sequence[FigureRecord], *, has_cells: bool) -> list[str]:

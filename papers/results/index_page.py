@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from papers.figures.figure_result import FigureRecord, Key
-from papers.figures.finding import Finding
+from papers.figures.finding import Evidence, Finding
 from papers.results.claims_table import effect_text, limit_text
 from papers.results.csv_files import CLAIMS, SETTINGS
 from papers.results.markdown import folded, table
@@ -15,17 +15,18 @@ from papers.results.statements import EVIDENCE, WORDS, Statement, counts, statem
 _MOST_EFFECTS = 2  # of a statement, in the table
 
 _RULES = """\
-**Class of evidence.** *Paper's setting*: the paper's model, data, clients and rounds, as far as it gives them; for a
-theorem, small problems of ours. *Proxy*: the paper's claim, tested with another model, data or scale; the verdict
-holds there only. *Ours*: our own claim, beside the paper's nearest words.
+**Class of evidence.** *Paper's setting*: the paper's model, data, clients and rounds, as far as it gives them.
+*Theorem*: the paper's theorem, on small problems of ours that meet its assumptions. *Proxy*: the paper's claim, tested
+with another model, data or scale; the verdict holds there only. *Ours*: our own claim, beside the paper's nearest
+words.
 
 **Test.** Each panel tests a claim seed against seed: inequalities by paired t on log ratios (times, bytes, swings,
 losses) or differences (accuracies; losses with a tolerance), equalities by two one-sided tests. A run that missed its
-target gives a bound. A hypothesis is tested on the bounds that agree best with it, by t or, where they are infinite, by
-signs; an effect with “at least”, “at most” or “to” is a mean of bounds. (All bounds were tested by signs until 12
-verdicts on FedFa had been seen, 10 of which became “contradicted”. Its tables have been tuned anew since, and measured
-with fresh seeds.) For a theorem, a normal test. p-values are two-sided and corrected by Holm over a paper's tests;
-intervals are not corrected. “±” is half a 95 % interval.
+target bounds the effect of its pair. Each hypothesis is tested on the bounds most favourable to it, by t or, if a bound
+is infinite, by signs; an effect with “at least”, “at most” or “to” is a mean of bounds. (Bounds were first tested by
+signs only. That was changed after 12 verdicts on FedFa had been seen, of which 10 became “contradicted”; its tables
+were then tuned and run again on new seeds.) For a theorem, t over independent runs. p-values are two-sided and
+corrected by Holm over a paper's tests; intervals are not. “±” is half a 95 % interval.
 
 | verdict | rule |
 |---|---|
@@ -80,8 +81,8 @@ def _short_title(paper: str) -> str:
     return paper[:-1].rpartition("(")[2] if paper.endswith(")") else paper.partition(":")[0]
 
 
-def _count(statements: Sequence[Statement], evidence: str) -> str:
-    found = counts(statements, next(one for one in EVIDENCE if one == evidence))
+def _count(statements: Sequence[Statement], evidence: Evidence) -> str:
+    found = counts(statements, evidence)
     return " / ".join(str(found[word]) for word in WORDS) if found else "–"
 
 

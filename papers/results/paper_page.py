@@ -11,7 +11,7 @@ from papers.results.csv_files import CLAIMS, SETTINGS
 from papers.results.markdown import folded, table
 from papers.results.statements import EVIDENCE, WORDS, counts, statements_of
 
-CLASS_NAMES = {"paper": "paper's setting", "proxy": "proxy", "ours": "ours"}
+CLASS_NAMES = {"paper": "paper's setting", "theorem": "theorem", "proxy": "proxy", "ours": "ours"}
 
 
 def title_of(records: Sequence[FigureRecord]) -> str:
@@ -29,8 +29,10 @@ def paper_page(records: Sequence[FigureRecord], outdated: Collection[Key], image
         f"{summary(records, outdated)}\n",
         "Each claim is tested once in each panel. A cell has the verdict, then the measured effect with its 95 % "
         "interval: `×` is the ratio of the claim's two sides, points are their difference; the limit is what the claim "
-        "allows. Quotation marks hold the paper's words. The line above a table gives the class of evidence and the "
-        "seeds. [The index](index.md) defines classes, tests and verdicts; "
+        "allows. p-values are corrected for the number of tests of the paper, intervals are not. Quotation marks hold "
+        "the paper's words. The line above a table gives the class of evidence and the seeds. “(6 of 10 seeds)” is a "
+        "mean over the runs that reached the target, or did not diverge. [The index](index.md) defines classes, tests "
+        "and verdicts; "
         f"[{CLAIMS}]({CLAIMS}) has each claim with p-values, cost and the numbers of each seed, "
         f"[{SETTINGS}]({SETTINGS}) settings and tuning.\n",
     ]
@@ -100,9 +102,9 @@ def _file_section(
         lines += [one.table, ""] if one.table else []
     lines += folded("More figures", pictures)
     lines.append(_evidence_line(records))
-    reasons = _reasons(records, outdated)
-    lines += [f"All claims are open: {', '.join(reasons)}.\n"] if reasons else []
-    if reasons == ["outdated"]:
+    reason = _reason(records, outdated)
+    lines += [f"All claims are open: {reason}.\n"] if reason else []
+    if reason == "outdated":
         claims = dict.fromkeys(
             f"{finding.claim} *(ours)*" if finding.evidence == "ours" else finding.claim
             for one in records
@@ -110,8 +112,8 @@ def _file_section(
         )
         lines.append(f"{'. '.join(claims)}.\n")
     else:
-        lines += claims_table(records, has_cells=not reasons)
-    lines += _numbers_table(records) if reasons != ["outdated"] else []
+        lines += claims_table(records, has_cells=not reason)
+    lines += _numbers_table(records) if reason != "outdated" else []
     return [*lines, *folded("Different from the paper", _differences(records)[1:]), _command(records)]
 
 
@@ -140,25 +142,23 @@ def _spans(seeds: Sequence[int]) -> str:
     return f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
 
 
-def _reasons(records: Sequence[FigureRecord], outdated: Collection[Key]) -> list[str]:
-    """Return why all claims of records are open; nothing if any is not."""
-    reasons: dict[str, None] = {}
-    for one in records:
-        for finding in one.findings:
-            if finding.verdict != "open":
-                return []
-            reasons["outdated" if one.key in outdated else finding.obstacle or "not tested"] = None
-    return list(reasons)
+def _reason(records: Sequence[FigureRecord], outdated: Collection[Key]) -> str:
+    """Return why all claims are open; empty if one is not, or if reasons differ."""
+    findings = [(one, finding) for one in records for finding in one.findings]
+    if any(finding.verdict != "open" for _, finding in findings):
+        return ""
+    reasons = {"outdated" if one.key in outdated else finding.obstacle or "not tested" for one, finding in findings}
+    return reasons.pop() if len(reasons) == 1 else ""
 
 
 def _numbers_table(records: Sequence[FigureRecord]) -> list[str]:
-    """Return our numbers on the main quantities, and the paper's below."""
+    """Return our numbers, and the paper's below."""
     published = {(f"paper, {quantity}", ""): values for one in records for quantity, values in one.published.items()}
     rows = {
         (panel_name(one), quantity): values
         for one in records
         if not one.table
-        for quantity, values in _main_numbers(one).items()
+        for quantity, values in _values(one).items()
     } | published
     labels = list(dict.fromkeys(label for values in rows.values() for label in values))
     if not labels:
@@ -168,24 +168,18 @@ def _numbers_table(records: Sequence[FigureRecord]) -> list[str]:
     )
 
 
-def _main_numbers(record: FigureRecord) -> dict[str, dict[str, str]]:
-    """Return the values by algorithm of the main quantities.
-
-    These are that of most claims, then others that have more algorithms; all where the paper gives several.
-    """
-    numbers: dict[str, dict[str, str]] = {}
-    shown: set[str] = set()
-    for quantity, _ in Counter(finding.quantity for finding in record.findings if finding.values).most_common():
-        values = {
+def _values(record: FigureRecord) -> dict[str, dict[str, str]]:
+    """Return the values of each quantity by algorithm, the one of most claims first."""
+    quantities = Counter(finding.quantity for finding in record.findings if finding.values).most_common()
+    return {
+        quantity: {
             label: value
             for finding in record.findings
             if finding.quantity == quantity
             for label, value in finding.values.items()
         }
-        if len(record.published) > 1 or not shown.issuperset(values):
-            numbers[quantity] = values
-            shown.update(values)
-    return numbers
+        for quantity, _ in quantities
+    }
 
 
 def _differences(records: Sequence[FigureRecord]) -> list[str]:
@@ -205,12 +199,13 @@ def _command(records: Sequence[FigureRecord]) -> str:
 
 def _update_note(records: Sequence[FigureRecord], figures: int, folder: Path) -> str:
     """Return the note on outdated figures, with the commands that measure them again."""
-    names: dict[str, list[str]] = {}
+    groups: dict[str, list[FigureRecord]] = {}
     for one in records:
-        names.setdefault(one.scale, []).append(one.name)
+        groups.setdefault(one.scale, []).append(one)
     commands = ", ".join(
-        f"`python -m papers {' '.join(group)} --scale {scale} --pages {folder.as_posix()}`"
-        for scale, group in names.items()
+        f"`python -m papers {' '.join(one.name for one in group)} --scale {scale}"
+        f"{seeds_option(max(len(one.seeds) for one in group))} --pages {folder.as_posix()}`"
+        for scale, group in groups.items()
     )
     return (
         f"**Outdated: {len(records)} of {figures} figures on this page**, as marked, were measured before their "

@@ -8,7 +8,7 @@ from papers.figures.figure_result import FigureRecord, Key
 from papers.figures.finding import Evidence, Finding, Word
 from papers.figures.verdicts import of_all
 
-EVIDENCE: tuple[Evidence, ...] = ("paper", "proxy", "ours")
+EVIDENCE: tuple[Evidence, ...] = ("paper", "theorem", "proxy", "ours")
 WORDS: tuple[Word, ...] = ("supported", "not supported", "contradicted", "open")
 
 

@@ -20,7 +20,7 @@ class Point:
 def sweep(name: str, values: Sequence[int], seeds: int) -> list[Point]:
     """Measure a bound at several values."""
     number = list(SWEEPS).index(name)
-    return [Point(value, SWEEPS[name](value, seeds, np.random.default_rng([number, seeds]))) for value in values]
+    return [Point(value, SWEEPS[name](value, seeds, np.random.default_rng([number, seeds, value]))) for value in values]
 
 
 def slope_with_error(points: Sequence[Point]) -> tuple[float, float]:

@@ -77,7 +77,7 @@ of = "fedavg"
 relation = "at least"
 value = 0.999
 last_seconds = 10.0
-paper = "it is"
+paper = "it is [sic]"
 
 [[claims]]
 name = "FedAsync sends as much"

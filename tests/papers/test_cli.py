@@ -16,10 +16,11 @@ def test_each_claim_has_its_verdict(reproduced):
         name: re.search(rf"{name}.*", reproduced).group() for name in ("FedAvg learns", "FedAvg is perfect", "FedAsync")
     }
     assert "open (fewer than 5 seeds)" in re.sub(r"\s+", " ", rows["FedAvg learns"] + reproduced)
+    assert "[sic]" in rows["FedAvg is perfect"]
     assert (FIG1 / "figure.png").read_bytes().startswith(PNG)
     page = (FIG1 / "page.md").read_text(encoding="utf-8")
     assert "`python -m papers paper/fig1 --scale quick`" in page
-    assert "| FedAvg is perfect | it is | mean accuracy of the last 10.0 s of fedavg: " in page
+    assert "| FedAvg is perfect | it is [sic] | mean accuracy of the last 10.0 s of fedavg: " in page
     assert "- Everything." in page
     assert "- At this scale: `stop.virtual_seconds=20.0`." in page
 
@@ -57,7 +58,7 @@ def test_list_shows_the_verdicts_of_local_runs(reproduced, write, papers):
 def test_pages(reproduced):
     assert reproduced.splitlines()[-1] == f"Pages: {Path('docs/index.md')}"
     index = Path("docs/index.md").read_text(encoding="utf-8")
-    assert "| [A paper](paper.md) | – | 0 / 0 / 0 / 3 | – |" in index
+    assert "| [A paper](paper.md) | – | – | 0 / 0 / 0 / 3 | – |" in index
     assert Path("docs/images/summary-paper.png").read_bytes().startswith(PNG)
     assert "![Figure 1](images/paper-fig1-quick.png)" in Path("docs/paper.md").read_text(encoding="utf-8")
     assert Path("docs/images/paper-fig1-quick.png").read_bytes().startswith(PNG)

@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy import stats
 
-from offbeat.statistics.paired_test import Range, bounded_test, normal_test, paired_t, sign_test
+from offbeat.statistics.paired_test import Range, bounded_test, paired_t, sign_test, t_test
 
 INF = math.inf
 DIFFERENCES = [-0.31, -0.12, -0.45, 0.08, -0.27, -0.36, -0.02, -0.19, -0.4, -0.15]
@@ -57,7 +57,7 @@ def test_a_difference_that_is_not_shown_is_not_equivalence():
     assert found.p > 0.3
 
 
-@pytest.mark.parametrize("differences", [[0.5], [0.2, 0.2, 0.2]])
+@pytest.mark.parametrize("differences", [[0.5], [0.2, 0.2, 0.2], [0.9 - 0.8, 0.7 - 0.6, 0.5 - 0.4]])
 def test_differences_must_vary(differences):
     with pytest.raises(ValueError, match="must vary"):
         paired_t(differences, Range(-INF, 0.0))
@@ -133,12 +133,12 @@ def test_differences_below_and_above_a_range_do_not_count_together():
 
 
 def test_a_mean_of_many_runs():
-    found = normal_test(0.8, 0.1, Range(-INF, 1.0))
-    assert found.p_for == approx(stats.norm.sf(2.0))
-    assert (found.low, found.high) == (approx(0.8 - 0.1959963985), approx(0.8 + 0.1959963985))
+    found = t_test(0.8, 0.1, 9, Range(-INF, 1.0))
+    assert found.p_for == approx(stats.t.sf(2.0, 9))
+    assert (found.low, found.high) == tuple(map(approx, stats.t.interval(0.95, 9, 0.8, 0.1)))
 
 
 def test_without_noise_a_number_is_exact():
-    inside, outside = normal_test(0.8, 0.0, Range(-INF, 1.0)), normal_test(1.2, 0.0, Range(-INF, 1.0))
+    inside, outside = t_test(0.8, 0.0, 9, Range(-INF, 1.0)), t_test(1.2, 0.0, 9, Range(-INF, 1.0))
     assert (inside.p_for, inside.p_against, inside.method) == (0.0, 1.0, "exact")
     assert (outside.p_for, outside.p_against) == (1.0, 0.0)

@@ -1,15 +1,16 @@
 """Tests of whether an effect, measured once per seed, is in an allowed range."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from scipy.special import bdtrc, ndtr, ndtri, stdtr, stdtrit
+from scipy.special import bdtrc, stdtr, stdtrit
 
 from offbeat.report.confidence_interval import estimate
 
 _CONFIDENCE = 0.95
+_ROUNDING = 1e-12  # of differences that are equal, relative to the largest
 
 
 class Range(NamedTuple):
@@ -53,7 +54,7 @@ class TestedEffect:
         return self.p_for < self.p_against
 
 
-def paired_t(differences: Sequence[float], allowed: Range, method: str = "paired t") -> TestedEffect:
+def paired_t(differences: Sequence[float], allowed: Range) -> TestedEffect:
     """Test the mean of differences, one per seed, with Student's t.
 
     With two bounds it is the test of equivalence by two one-sided tests (TOST).
@@ -62,11 +63,10 @@ def paired_t(differences: Sequence[float], allowed: Range, method: str = "paired
         ValueError: There are fewer than two differences, or all are equal.
     """
     found = estimate(differences)
-    if not found.deviation:  # one seed, or seeds that do not differ
+    if found.deviation is None or not _vary(differences):
         raise ValueError("the differences must vary")
-    error, freedom = found.deviation / math.sqrt(found.seeds), found.seeds - 1
-    quantile = float(stdtrit(freedom, (1 + _CONFIDENCE) / 2))
-    return _tested(method, found.mean, error, quantile, lambda z: float(stdtr(freedom, z)), allowed)
+    error = found.deviation / math.sqrt(found.seeds)
+    return replace(t_test(found.mean, error, found.seeds - 1, allowed), method="paired t")
 
 
 def bounded_test(pairs: Sequence[Range], allowed: Range) -> TestedEffect:
@@ -76,9 +76,7 @@ def bounded_test(pairs: Sequence[Range], allowed: Range) -> TestedEffect:
     Student's t rejects it for the mean of those bounds that agree best with it: then it is wrong for the differences
     too. Where bounds are infinite for some pair, or equal for all, it takes the sign test instead.
     """
-    lows, highs = (
-        side if all(map(math.isfinite, side)) and min(side) < max(side) else None for side in zip(*pairs, strict=True)
-    )
+    lows, highs = (side if all(map(math.isfinite, side)) and _vary(side) else None for side in zip(*pairs, strict=True))
     if lows is None and highs is None:
         return sign_test(pairs, allowed)
     at_least, at_most = Range(allowed.low, math.inf), Range(-math.inf, allowed.high)
@@ -98,13 +96,31 @@ def bounded_test(pairs: Sequence[Range], allowed: Range) -> TestedEffect:
     )
 
 
-def normal_test(mean: float, error: float, allowed: Range) -> TestedEffect:
-    """Test a mean of many runs with its standard error; without an error it is exact."""
+def _vary(values: Sequence[float]) -> bool:
+    """Return whether values differ by more than rounding."""
+    return max(values) - min(values) > _ROUNDING * max(map(abs, values))
+
+
+def t_test(mean: float, error: float, freedom: int, allowed: Range) -> TestedEffect:
+    """Test a mean by its standard error, which has ``freedom`` degrees of freedom.
+
+    With an error of 0 the mean is exact.
+    """
     if error == 0:
         is_inside = allowed.low <= mean <= allowed.high
         return TestedEffect("exact", mean, mean, mean, float(not is_inside), float(is_inside))
-    quantile = float(ndtri((1 + _CONFIDENCE) / 2))
-    return _tested("normal", mean, error, quantile, lambda z: float(ndtr(z)), allowed)
+    # For each finite bound: how far the mean is inside it, in standard errors.
+    margins = [(mean - allowed.low) / error] if math.isfinite(allowed.low) else []
+    margins += [(allowed.high - mean) / error] if math.isfinite(allowed.high) else []
+    half_width = error * float(stdtrit(freedom, (1 + _CONFIDENCE) / 2))
+    return TestedEffect(
+        "t",
+        mean,
+        mean - half_width,
+        mean + half_width,
+        max(float(stdtr(freedom, -margin)) for margin in margins),
+        min(float(stdtr(freedom, margin)) for margin in margins),
+    )
 
 
 def sign_test(pairs: Sequence[Range], allowed: Range) -> TestedEffect:
@@ -123,19 +139,3 @@ def sign_test(pairs: Sequence[Range], allowed: Range) -> TestedEffect:
 def _at_least(successes: int, trials: int) -> float:
     """Return the probability of at least so many successes, each with probability ½."""
     return float(bdtrc(successes - 1, trials, 0.5)) if successes else 1.0
-
-
-def _tested(
-    method: str, mean: float, error: float, quantile: float, distribution: Callable[[float], float], allowed: Range
-) -> TestedEffect:
-    # For each finite bound: how far the mean is inside it, in standard errors.
-    margins = [(mean - allowed.low) / error] if math.isfinite(allowed.low) else []
-    margins += [(allowed.high - mean) / error] if math.isfinite(allowed.high) else []
-    return TestedEffect(
-        method,
-        mean,
-        mean - quantile * error,
-        mean + quantile * error,
-        max(distribution(-margin) for margin in margins),
-        min(distribution(margin) for margin in margins),
-    )

@@ -154,6 +154,7 @@ def test_a_number_that_a_run_does_not_have_is_unknown(changes, a):
     found = effect(claim(**changes), *[(a, a)] * 5)
     assert found.pairs == [Range(-INF, INF)] * 5
     assert found.tested.p == 1.0
+    assert found.obstacle == "fewer than 6 seeds, where only signs are known"
 
 
 def test_what_cannot_be_tested_has_a_reason():

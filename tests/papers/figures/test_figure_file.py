@@ -92,7 +92,7 @@ def test_a_claim_needs_the_algorithms_of_its_panel(write):
 
 
 def test_a_panel_without_claims_is_refused(write):
-    changes = [(f'paper = "{text}"', f'paper = "{text}"\npanels = ["b"]') for text in ("it does", "it is")]
+    changes = [(f'paper = "{text}"', f'paper = "{text}"\npanels = ["b"]') for text in ("it does", "it is [sic]")]
     path = write(FIGURE + PANELS, *changes, ("factor = 1000.0\n", 'factor = 1000.0\npanels = ["b"]\n'))
     assert_one_line(lambda: load(path), "paper/fig1a has no claim: add one, or remove the panel")
 

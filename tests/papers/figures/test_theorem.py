@@ -1,9 +1,14 @@
 import json
+import math
 from pathlib import Path
 
 import pytest
+from scipy import stats
 
+from offbeat.statistics.paired_test import Range
 from papers.figures.catalogue import find, read_all, result_of
+from papers.figures.theorem import TheoremClaim, ratio_test
+from papers.theory.measured_bound import Row
 from tests.papers.conftest import RESULTS, assert_one_line
 
 THEOREM = """
@@ -16,10 +21,10 @@ question = "How it grows."
 minutes = 0.1
 
 [theory]
-seeds = 4
+seeds = 12
 
 [theory.sweeps]
-async_comm_sgd_rounds = [100, 400]
+async_comm_sgd_rounds = [50, 3200]
 fedbuff_staleness = [0, 1]
 
 [[claims]]
@@ -71,10 +76,10 @@ def test_each_claim_has_its_verdict_and_a_theorem_is_measured_once(theorem, pape
     papers("paper/theorem9")
     assert result.stat().st_mtime_ns == before
     assert "quick: supported" in papers("--list")[1].partition("theorem9")[2]
-    theorem.write_text(THEOREM.replace("seeds = 4", "seeds = 5"), encoding="utf-8")
+    theorem.write_text(THEOREM.replace("seeds = 12", "seeds = 13"), encoding="utf-8")
     assert "quick: supported" not in papers("--list")[1].partition("theorem9")[2]
     papers("paper/theorem9")
-    assert json.loads(result.read_text())["theory"]["seeds"] == 5
+    assert json.loads(result.read_text())["theory"]["seeds"] == 13
 
 
 def test_theorems_are_listed_with_the_other_figures(theorem):
@@ -85,11 +90,12 @@ def test_theorems_are_listed_with_the_other_figures(theorem):
     ("before", "after", "message"),
     [
         ("fedbuff_staleness = [0, 1]", "fedbuff_stale = [0, 1]", "fedbuff_staleness"),
-        ("[100, 400]", "[0, 400]", "values must be 1 or more"),
-        ("[100, 400]", "[100]", "async_comm_sgd_rounds"),
+        ("[50, 3200]", "[0, 3200]", "values must be 1 or more"),
+        ("[50, 3200]", "[50]", "async_comm_sgd_rounds"),
         ('of = "async_comm_sgd_rounds"', 'of = "async_comm_sgd_gap"', "async_comm_sgd_rounds"),
         ('quantity = "largest_ratio"', 'quantity = "slope"', "a slope needs values above 0"),
-        ("seeds = 4", "seeds = 1", "seeds"),
+        ("seeds = 12", "seeds = 1", "seeds"),
+        ('quantity = "smallest_ratio"', 'quantity = "largest_ratio"', "largest_ratio goes with at most"),
         ("[scales.quick]", "[scales.tiny]", "scales"),
         ('of = "fedbuff_staleness"', 'of = ["fedbuff_staleness", "fedbuff_steps"]', "did you mean 'fedbuff_staleness'"),
         (
@@ -115,6 +121,19 @@ def test_a_ratio_of_several_sweeps_is_that_of_the_most_extreme_point(theorem, pa
     (figure,) = find("paper/theorem9", [Path("papers")])
     found = result_of(figure, "quick", Path("runs/reproduce")).findings[2]
     assert found.effect.value == pytest.approx(worst["measured"] / worst["bound"])
-    half_width = worst["half_width"] / worst["bound"] * 1.959964 / 1.96
+    half_width = worst["half_width"] / worst["bound"] * 2.200985 / 1.96  # Student's, with 11 degrees of freedom
     assert found.effect.high - found.effect.value == pytest.approx(half_width)
-    assert (found.n, found.method, found.is_for) == (4, "normal, over the runs", True)
+    assert (found.n, found.method, found.is_for) == (12, "t, over the runs", True)
+
+
+def test_a_ratio_claim_is_about_every_point():
+    allowed = Range(-math.inf, 1.0)
+    claim = TheoremClaim(name="c", paper="p", quantity="largest_ratio", of="x", relation="at most", value=1.0)
+    means = (0.9, 0.001), (0.8, 0.2), (1.3, 0.1)
+    sure, unsure, bad = (Row("c", "s", mean, 1.96 * error, 1.0) for mean, error in means)
+    found = ratio_test(claim, [sure, unsure], 10, allowed)
+    assert found.effect == 0.9
+    assert found.p_for == pytest.approx(stats.t.sf(1.0, 9))  # by the unsure one: (1 − 0.8) / 0.2
+    against = ratio_test(claim, [sure, unsure, bad], 10, allowed)
+    assert against.p_against == pytest.approx(3 * stats.t.sf(3.0, 9))  # Bonferroni
+    assert not against.is_for

@@ -46,8 +46,8 @@ def test_pages_keep_earlier_results(two):
     assert page().count("All claims are open: fewer than 5 seeds.\n") == 2
     assert page().count("| FedAvg learns something | it does | ≥ 0 points |\n") == 2
     assert re.search(
-        r"^paper,paper/fig1,quick,Figure 1,proxy,FedAvg is perfect,FedAvg is perfect,it is,.*,open,fewer than 5 seeds,"
-        r".*,1 2,[\d.]+ [\d.]+,0.999 0.999,no$",
+        r"^paper,paper/fig1,quick,Figure 1,proxy,FedAvg is perfect,FedAvg is perfect,it is \[sic\],.*,open,"
+        r"fewer than 5 seeds,.*,1 2,[\d.]+ [\d.]+,0.999 0.999,no$",
         page("claims.csv"),
         re.M,
     )
@@ -57,7 +57,7 @@ def test_pages_keep_earlier_results(two):
         "summary-paper.png",
     }
     # The two figures have the same claims, which count once.
-    assert "| [A paper](paper.md) | – | 0 / 0 / 0 / 3 | – |" in page("index.md")
+    assert "| [A paper](paper.md) | – | – | 0 / 0 / 0 / 3 | – |" in page("index.md")
     assert "- full scale: paper/fig1, paper/fig2\n" in page("index.md")
     assert "- quick scale" not in page("index.md")
 
@@ -102,7 +102,7 @@ def test_a_record_is_outdated_until_its_figure_is_run_again(two, write, papers, 
     _, first, second = page().split("## Figure ")
     assert "`fig1`: *Outdated.*\n" in first
     assert "utdated" not in second
-    assert "| [A paper](paper.md) | – | 0 / 0 / 0 / 3 | – |" in page("index.md")
+    assert "| [A paper](paper.md) | – | – | 0 / 0 / 0 / 3 | – |" in page("index.md")
     assert [line.rpartition(",")[2] for line in page("claims.csv").splitlines()[1:]] == ["yes"] * 3 + ["no"] * 3
     _, out, _ = papers("paper/fig1", "--jobs", "1", "--pages", str(PAGES))
     assert "utdated" not in out

@@ -90,7 +90,7 @@ def test_the_bound_of_remark_2_does_not_grow_with_the_clients():
 def test_a_larger_server_step_goes_farther():
     small, large = (sweep(f"fedbuff_{size}_server_lr", (6000,), 2)[0].row.measured for size in ("small", "large"))
     plain = sweep("fedbuff_server_steps", (6000,), 2)[0].row.measured
-    assert small != plain != large
+    assert small != plain != large != small
 
 
 def test_the_same_sweep_gives_the_same_numbers():
