@@ -162,10 +162,18 @@ class PrivateService:
         """Kill the clients, let the server open the last sum, and return its status."""
         for client in self._clients:
             client.kill()
-        final = until(lambda: (now := self._status()) and now["privacy"]["sums_waiting"] == 0 and now, SECONDS)
+        final = until(self._settled, SECONDS)
         for process in (self._server, self._helper):
             process.kill(signal.SIGTERM)
         return final
+
+    def _settled(self) -> dict[str, Any] | None:
+        """Return the status if no sum waits, and none was made for a second (five periods)."""
+        before = self._status()
+        time.sleep(1.0)
+        now = self._status()
+        is_settled = before and now and now["privacy"]["sums_waiting"] == 0 and now["version"] == before["version"]
+        return now if is_settled else None
 
     def version(self) -> int:
         """Return the newest version on the server's disk."""
