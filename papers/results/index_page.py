@@ -57,7 +57,7 @@ def index_page(
         *table(("", *(CLASS_NAMES[evidence] for evidence in EVIDENCE)), rows),
         _RULES,
         "The tables list the main claims: the paper's words in quotation marks; the limit, which is ours where the "
-        "paper gives no number; effect with 95 % interval (`×`: ratio of the sides) and n of the deciding tests; last, "
+        "paper gives no number; effect with 95 % interval (`×`: ratio of the sides) and n of the deciding tests; "
         f"how many tests are {'/'.join(WORDS)}. A dot in a chart is a test: its effect's distance from the limit, in "
         "half-widths of the interval; tests on bounds have none.\n",
     ]
