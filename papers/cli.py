@@ -53,7 +53,8 @@ _PAGES = Path("docs") / "results"  # --list shows the verdicts of this ledger un
     "--pages",
     metavar="FOLDER",
     type=Path,
-    help="Also write the pages of results. Without a figure: only write them, from the ledger in FOLDER.",
+    help="Also write the pages of results. Without a figure: only write them, from the ledger in FOLDER and the runs "
+    "that are finished here.",
 )
 @click.option(
     "--experiments",
