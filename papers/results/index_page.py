@@ -58,8 +58,8 @@ def index_page(
         _RULES,
         "The tables list the main claims: the paper's words in quotation marks; the limit, which is ours where the "
         "paper gives no number; effect with 95 % interval (`×`: ratio of the sides) and n of the deciding tests; "
-        f"how many tests are {'/'.join(WORDS)}. A dot in a chart is a test: its effect's distance from the limit, in "
-        "half-widths of the interval; tests on bounds have none.\n",
+        f"how many tests are {'/'.join(WORDS)}. A chart's dot is an effect's distance from the "
+        "limit, in half-widths of its interval; bounds have none.\n",
     ]
     for page in papers:
         lines += [f"## {titles[page]}\n", f"![Claims of {page}]({images}/{chart_name(page)})\n"]
