@@ -92,6 +92,10 @@ def test_a_diverged_run_would_never_have_reached_the_target():
     found = compare(WORLD, {"fedavg": rising([4, 3] * 5), "wild": wild})
     effect = found.find("wild", "fedavg", "to_target", "seconds")
     assert (effect.low, effect.is_better) == (math.inf, False)
+    once = [a_curve([0.1, math.nan], 1), *rising([4] * 10)[1:]]
+    effect = compare(WORLD, {"fedavg": once, "fast": rising([1, 2] * 5)}).find("fast", "fedavg", "to_target", "seconds")
+    assert (effect.mean, effect.low, effect.is_better, effect.n) == (None, 0.0, True, 10)
+    assert 0 < effect.p < 1
     assert compare(WORLD, {"fedavg": wild, "wild": wild}).find("wild", "fedavg", "to_target", "seconds") is None
 
 

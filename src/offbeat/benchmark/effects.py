@@ -208,7 +208,7 @@ def _target_effect(at: _At, label: str, than: str) -> Effect | None:
     lows, highs = [one.low for one in logs], [one.high for one in logs]
     if len(logs) < 2 or (max(lows) == -math.inf and min(highs) == math.inf):
         return None
-    if lows == highs and math.inf not in lows:
+    if lows == highs and all(map(math.isfinite, lows)):
         mean, low, high, p = _tested(lows)
         ends = math.exp(low), math.exp(high)
         return Effect(label, than, "to_target", at.cost, math.exp(mean), *ends, mean < 0, p, len(logs))
