@@ -88,6 +88,11 @@ def test_the_page_names_what_is_clear(make_benchmark):
     assert "| ace | 1.2 |" in text
 
 
+def test_the_page_names_who_is_worse_than_fedavg(make_benchmark):
+    text = make_benchmark.page({"silo": (read_world("silo"), data(fedavg=0.9, fedbuff=0.5, ace=0.95))})
+    assert re.search(r"^Clearly less accurate than FedAvg at equal virtual time: fedbuff \(-4\d", text, re.MULTILINE)
+
+
 def test_a_difference_that_the_runs_do_not_tell_is_not_named(make_benchmark):
     text = make_benchmark.page({"silo": (read_world("silo"), data(fedavg=0.9, fedbuff=0.902))})
     rows = [line for line in text.splitlines() if line.startswith(("| virtual time", "| client time", "| bytes"))]

@@ -133,6 +133,8 @@ def test_a_claim_may_compare_with_the_average_over_several_algorithms():
         == [pytest.approx((math.log((1 / 4 + 0) / 2 / 0.5), math.log((1 / 4 + 1 / 4) / 2 / 0.5)))] * 5
     )
     assert mean_effect(SOON, (0.9, math.nan), (0.9, math.nan)).pairs == [Range(-INF, -INF)] * 5
+    at_once = (0.0, 0.0, 0.0, 0.0, 0.0)  # the untrained model is good enough
+    assert mean_effect(SOON, at_once, LATE).pairs == [Range(INF, INF)] * 5
 
 
 def test_a_target_not_reached_is_infinite_beside_a_number():

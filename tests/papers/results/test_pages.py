@@ -193,6 +193,7 @@ def test_outdated_figures_are_marked(page):
     text = page(A, B, outdated=[A.key])
     assert "`fig1a`: Few. *Outdated.*" in text
     assert "**Outdated: 1 of 2 figures on this page**" in text
+    assert "To measure them again: `python -m papers paper/fig1a --scale quick --seeds 10 --pages " in text
 
 
 def test_the_numbers_of_each_quantity_stand_above_the_papers(page):

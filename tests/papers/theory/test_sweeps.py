@@ -3,7 +3,7 @@ import math
 import pytest
 
 from papers.theory.measured_bound import Row
-from papers.theory.sweeps import Point, slope_with_error, sweep
+from papers.theory.sweeps import SWEEPS, Point, slope_with_error, sweep
 
 
 def test_slope_of_a_power():
@@ -91,6 +91,13 @@ def test_a_larger_server_step_goes_farther():
     small, large = (sweep(f"fedbuff_{size}_server_lr", (6000,), 2)[0].row.measured for size in ("small", "large"))
     plain = sweep("fedbuff_server_steps", (6000,), 2)[0].row.measured
     assert small != plain != large != small
+
+
+def test_the_noise_of_each_value_is_its_own(monkeypatch):
+    name = "async_comm_sgd_gap"
+    monkeypatch.setitem(SWEEPS, name, lambda value, seeds, random: Row("c", "s", random.random(), 0.0, 1.0))
+    one, other = (point.row.measured for point in sweep(name, (1, 4), 3))
+    assert one != other
 
 
 def test_the_same_sweep_gives_the_same_numbers():
