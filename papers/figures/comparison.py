@@ -160,7 +160,9 @@ def _finding(figure: ComparisonFigure, measured: ClaimEffect, runs: Sequence[Run
     quantity = _WORDS[claim.quantity].format(
         measure=measure.title,
         updates=claim.updates,
-        last=units.duration(claim.last_seconds or 0.0),
+        last=units.duration(claim.last_seconds or 0.0)
+        if claim.last_share is None
+        else f"{units.level(claim.last_share)} of the run",
         target="" if target is None else measure.at(target),
     )
 

@@ -33,9 +33,12 @@ def quantity(claim: Claim, run: Run) -> float:
             return math.nan
         near = values[(counted >= _SHARE * claim.updates) & (counted <= claim.updates)]
         return float(near.mean() if len(near) else np.interp(claim.updates, counted, values))
-    assert claim.last_seconds is not None
-    seconds = run.history["seconds"]
-    last = values[seconds >= seconds[-1] - claim.last_seconds]
+    if claim.last_share is None:
+        assert claim.last_seconds is not None
+        seconds = run.history["seconds"]
+        last = values[seconds >= seconds[-1] - claim.last_seconds]
+    else:
+        last = values[round((1 - claim.last_share) * (len(values) - 1)) :]
     return float(last.mean() if name == "tail" else last.max() - last.min())
 
 

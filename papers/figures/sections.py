@@ -150,8 +150,8 @@ class Claim(Statement):
     """
 
     quantity: Quantity
-    """final: the last value of the measure. best: its best value. tail: its mean over last_seconds. swing: its highest
-    minus its lowest value over last_seconds. after_updates: its mean between 0.9 and 1.0 times ``updates`` counted
+    """final: the last value of the measure. best: its best value. tail: its mean over the end of a run. swing: its
+    highest minus its lowest value over the end. after_updates: its mean between 0.9 and 1.0 times ``updates`` counted
     updates, interpolated linearly if it was not measured there. …_to_target: the cost until evaluate.target was
     reached; infinite if it never was."""
     measure: str | None = None
@@ -181,6 +181,8 @@ class Claim(Statement):
     """The least difference between the sides."""
     last_seconds: Positive | None = None
     """Virtual seconds at the end of the run, for tail and swing."""
+    last_share: Annotated[float, Field(gt=0, le=1)] | None = None
+    """The same as a share of the run's evaluations."""
     updates: Count | None = None
     """Counted updates, for after_updates."""
     panels: Annotated[tuple[str, ...] | None, Field(strict=False, min_length=1)] = None
@@ -202,8 +204,8 @@ class Claim(Statement):
             ),
             (self.than_less is not None and self.than is None, "than_less needs than"),
             (
-                (self.last_seconds is None) is (self.quantity in ("tail", "swing")),
-                "last_seconds is required for tail and swing, and allowed only there",
+                [self.last_seconds, self.last_share].count(None) != (1 if self.quantity in ("tail", "swing") else 2),
+                "set last_seconds or last_share for tail and swing, and only there",
             ),
             (
                 (self.updates is None) is (self.quantity == "after_updates"),

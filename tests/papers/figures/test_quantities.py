@@ -28,6 +28,8 @@ def test_quantities_of_the_end():
     assert quantity(claim(quantity="tail", last_seconds=200.0), run) == pytest.approx(0.3)
     assert quantity(claim(quantity="swing", last_seconds=200.0), run) == pytest.approx(0.2)
     assert quantity(claim(quantity="swing", last_seconds=300.0), run) == pytest.approx(0.4)
+    assert quantity(claim(quantity="tail", last_share=0.25), run) == pytest.approx(0.35)
+    assert quantity(claim(quantity="swing", last_share=0.75), run) == pytest.approx(0.4)
 
 
 def test_updates_to_target_counts_all_visits():
