@@ -46,7 +46,8 @@ _PAGES = Path("docs") / "results"  # --list shows the verdicts of this ledger un
     type=click.IntRange(min=1),
     default=DEFAULT_SEEDS,
     show_default=True,
-    help="The first N seeds of a figure's file. A verdict needs five, the ledger has ten.",
+    help="The first N seeds of a figure's file. A verdict needs five, the ledger has ten. Theorems and "
+    "the study of displacement have all.",
 )
 @click.option("--jobs", metavar="N", type=click.IntRange(min=1), default=os.cpu_count() or 1, help="Runs at once.")
 @click.option(

@@ -9,9 +9,9 @@ from pydantic import Field
 from offbeat.statistics.paired_test import Range, TestedEffect
 from offbeat_client.tables.section import Count
 from papers.displacement.branches import Study
-from papers.displacement.effects import log_ratios, mean, prediction_errors, scaling_power
+from papers.displacement.effects import log_ratios, prediction_errors, scaling_power
 from papers.displacement.setting import Setting
-from papers.figures.claim_effects import test_pairs
+from papers.figures.claim_effects import mean, test_pairs
 from papers.figures.effect_text import ratio_words
 from papers.figures.finding import Effect, Finding
 from papers.figures.sections import Statement

@@ -13,8 +13,9 @@ from offbeat.report.export import write_file
 from offbeat.report.plot_style import GREY, STYLE, WIDTH, colours, png, tidy
 from papers.displacement.branches import Study
 from papers.displacement.curve import Curve
-from papers.displacement.effects import best_displacement, fit, mean
+from papers.displacement.effects import best_displacement, fit
 from papers.displacement.setting import Setting
+from papers.figures.claim_effects import mean
 from papers.figures.figure_result import DOTS_PER_INCH
 
 _MARKERS = {"fedbuff": "o", "fedfa": "x", "fedasync": "s", "fedfa-params": "D"}

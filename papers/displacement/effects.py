@@ -10,6 +10,7 @@ from papers.displacement.branches import Study
 from papers.displacement.curve import Curve, lowest_point
 from papers.displacement.points import Point
 from papers.displacement.setting import Setting
+from papers.figures.claim_effects import mean, minus
 
 _WINDOW = 2 * math.sqrt(2) * 1.001  # around the best displacement, for the parabola
 
@@ -84,15 +85,3 @@ def scaling_power(study: Study, seed: int) -> float:
     delays = np.log([setting.delay for setting in settings])
     best = np.log([best_displacement(study, setting, seed) for setting in settings])
     return float(np.polynomial.polynomial.polyfit(delays, best, 1)[1])
-
-
-def minus(left: Range, right: Range) -> Range:
-    """Return the bounds on a difference; none where both may be infinite."""
-    low, high = left.low - right.high, left.high - right.low
-    return Range(-math.inf if math.isnan(low) else low, math.inf if math.isnan(high) else high)
-
-
-def mean(ranges: Sequence[Range]) -> Range:
-    """Return the bounds on a mean."""
-    lows, highs = zip(*ranges, strict=True)
-    return Range(math.fsum(lows) / len(ranges), math.fsum(highs) / len(ranges))

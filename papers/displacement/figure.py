@@ -11,9 +11,10 @@ from pydantic import Field
 from papers.displacement.branches import Study
 from papers.displacement.claims import DisplacementClaim, finding, for_each_concurrency
 from papers.displacement.drawing import draw
-from papers.displacement.effects import best_displacement, log_ratio, mean
+from papers.displacement.effects import best_displacement, log_ratio
 from papers.displacement.points import DisplacementSection, Point, read_points
 from papers.displacement.setting import Setting
+from papers.figures.claim_effects import mean
 from papers.figures.effect_text import ratio_words
 from papers.figures.figure_result import FigureResult
 from papers.figures.finding import Effect, Finding

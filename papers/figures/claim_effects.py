@@ -52,15 +52,8 @@ class ClaimEffect:
 
     @property
     def bounds(self) -> Range:
-        """The bounds on the effect where some pairs are known within bounds only.
-
-        A pair without a bound on a side leaves the effect without one there, also beside a pair of the other infinity.
-        """
-        lows, highs = zip(*self.pairs, strict=True)
-        return Range(
-            -math.inf if -math.inf in lows else math.fsum(lows) / len(lows),
-            math.inf if math.inf in highs else math.fsum(highs) / len(highs),
-        )
+        """The bounds on the effect where some pairs are known within bounds only."""
+        return mean(self.pairs)
 
 
 def claim_effects(
@@ -92,7 +85,7 @@ def _effect(claim: Claim, own: Group, other: Group, chance: float | None) -> Cla
         right = _numbers(claim, other, claim.than, claim.than_less)
     right = [Range(claim.factor * r.low, claim.factor * r.high) for r in right]
     is_ratio = _is_ratio(claim, own)
-    pairs = [_minus(_log(m), _log(r)) if is_ratio else _minus(m, r) for m, r in zip(left, right, strict=True)]
+    pairs = [minus(_log(m), _log(r)) if is_ratio else minus(m, r) for m, r in zip(left, right, strict=True)]
     allowed = {
         "at most": Range(-math.inf, claim.tolerance - claim.margin),
         "at least": Range(claim.margin - claim.tolerance, math.inf),
@@ -162,7 +155,7 @@ def _numbers(claim: Claim, group: Group, of: str, less: str | None) -> list[Rang
     numbers = [_number(claim, run) for run in group.runs[of]]
     if less is None:
         return numbers
-    return [_minus(m, _number(claim, run)) for m, run in zip(numbers, group.runs[less], strict=True)]
+    return [minus(m, _number(claim, run)) for m, run in zip(numbers, group.runs[less], strict=True)]
 
 
 def _harmonic_mean(costs: Sequence[float]) -> float:
@@ -180,9 +173,22 @@ def _number(claim: Claim, run: Run) -> Range:
     return Range(value, value) if math.isfinite(value) else _UNKNOWN  # it diverged, or has fewer updates
 
 
-def _minus(left: Range, right: Range) -> Range:
+def minus(left: Range, right: Range) -> Range:
+    """Return the bounds on a difference; none where both sides may be infinite."""
     low, high = left.low - right.high, left.high - right.low
     return _UNKNOWN if math.isnan(low) or math.isnan(high) else Range(low, high)
+
+
+def mean(ranges: Sequence[Range]) -> Range:
+    """Return the bounds on a mean.
+
+    A range without a bound on a side leaves the mean without one there, also beside a range of the other infinity.
+    """
+    lows, highs = zip(*ranges, strict=True)
+    return Range(
+        -math.inf if -math.inf in lows else math.fsum(lows) / len(lows),
+        math.inf if math.inf in highs else math.fsum(highs) / len(highs),
+    )
 
 
 def _log(number: Range) -> Range:
