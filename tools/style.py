@@ -25,7 +25,7 @@ LONGER_PAGES = {
     "docs/results/algorithms.md": 2700,
     "docs/results/fedfa.md": 4000,
     "docs/results/index.md": 1500,
-    "docs/results/fedlaavg.md": 4500,
+    "docs/results/fedlaavg.md": 5000,
     "docs/results/fedluck.md": 2000,
     "docs/results/patterns.md": 5000,
     "docs/results/what_to_use.md": 2800,
