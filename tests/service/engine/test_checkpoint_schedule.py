@@ -25,9 +25,11 @@ class Engine(SimpleNamespace):
             wait_until_durable=self.wait_until_durable,
         )
         self.calls = SimpleNamespace(stored_bytes=0)
+        self.publisher = SimpleNamespace(problem=None, publish=self.publish)
+        self.lock = asyncio.Lock()
         self.run = SimpleNamespace(now=0.0)
         self.done = []
-        self.has_room = True
+        self.has_room = self.has_files = True
         self.log_problem = None
 
     def failures(self, error):
@@ -37,6 +39,13 @@ class Engine(SimpleNamespace):
         assert on_reserve
         if self.log_problem:
             raise no_space(self.log_problem)
+
+    async def publish(self):
+        assert self.lock.locked()
+        self.done.append("publish")
+        if not self.has_files:
+            raise no_space("too many open files")
+        self.publisher.problem = None
 
     def keep_reserve(self, _):
         self.done.append("reserve")
@@ -114,6 +123,18 @@ def test_the_reserve_is_left_to_a_log_that_cannot_be_written(engine):
 def test_without_room_for_the_reserve_it_is_tried_again(engine):
     engine.change = lambda: changes(disk__problem="full", has_room=False)(engine)
     assert made(engine)[:4] == ["truncate", "reserve"] * 2
+
+
+def test_a_version_that_could_not_be_written_is_written_once_there_is_room(engine):
+    engine.change = lambda: changes(publisher__problem="no space", disk__problem="full")(engine)
+    assert made(engine) == ["truncate", "reserve", "publish"]
+    engine.change = lambda: changes(publisher__problem="no space", disk__problem="full", has_room=False)(engine)
+    assert "publish" not in made(engine)
+
+
+def test_a_version_that_still_cannot_be_written_is_tried_again(engine):
+    engine.change = lambda: changes(publisher__problem="too many open files", has_files=False)(engine)
+    assert made(engine)[:2] == ["publish", "publish"]
 
 
 def test_the_reserve_is_kept_once_the_log_is_on_disk(engine):

@@ -16,6 +16,7 @@ class CheckpointSchedule:
 
     On a full disk a checkpoint is due at once, since it frees what it covers. After that, or if it cannot be written,
     the write-ahead log is emptied and the disk is asked for the reserve; once it has that, it counts as full no more.
+    A version that could not be written is then written again.
 
     Args:
         engine: The engine.
@@ -41,6 +42,8 @@ class CheckpointSchedule:
                 await self._try()
             if was_full and not self._engine.log_writer.is_blocked:
                 await self._try_to_end_pause()
+            if self._engine.publisher.problem is not None and self._engine.disk.problem is None:
+                await self._publish_again()
 
     async def _try_to_end_pause(self) -> None:
         engine = self._engine
@@ -49,6 +52,12 @@ class CheckpointSchedule:
         with suppress(Refusal):  # then the next look finds a log that is blocked
             await engine.log_writer.wait_until_durable(on_reserve=True)
             await asyncio.to_thread(engine.disk.keep_reserve, self._checkpoints.reserve_size)
+
+    async def _publish_again(self) -> None:
+        # A request would do it too, but a load balancer sends none until the server is ready.
+        with suppress(Refusal):  # then the next look tries again
+            async with self._engine.lock:
+                await self._engine.publisher.publish()
 
     def _is_due(self, is_full: bool) -> bool:
         passed = self._engine.run.now - self._ended
