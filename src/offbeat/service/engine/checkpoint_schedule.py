@@ -16,7 +16,7 @@ class CheckpointSchedule:
 
     On a full disk a checkpoint is due at once, since it frees what it covers. After that, or if it cannot be written,
     the write-ahead log is emptied and the disk is asked for the reserve; once it has that, it counts as full no more.
-    A version that could not be written is then written again.
+    A version that could not be written is then written again, so that the server is ready without a request.
 
     Args:
         engine: The engine.
@@ -54,7 +54,7 @@ class CheckpointSchedule:
             await asyncio.to_thread(engine.disk.keep_reserve, self._checkpoints.reserve_size)
 
     async def _publish_again(self) -> None:
-        # A request would do it too, but a load balancer sends none until the server is ready.
+        # A request would do so too, but a load balancer sends none until the server is ready.
         with suppress(Refusal):  # then the next look tries again
             async with self._engine.lock:
                 await self._engine.publisher.publish()
