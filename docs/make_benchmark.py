@@ -115,7 +115,7 @@ def _choice(comparison: Comparison, cost: str) -> str:
 def _section(world: World, data: WorldData, comparison: Comparison) -> Iterator[str]:
     absent = [label for label in labels() if label not in data.facts and label not in world.without]
     seeds = sorted(set(data.table["seed"].to_pylist()))
-    yield f"## {world.name.capitalize()}\n"
+    yield f"## `{world.name}`\n"
     yield f"{world.question}\n"
     yield f"![Effects in the world {world.name}](../images/benchmark-{world.name}.png)\n"
     target = units.level(world.target)
