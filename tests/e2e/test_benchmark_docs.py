@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from offbeat.benchmark.raw_data import SCHEMA, WorldData
-from offbeat.benchmark.world import read_world
+from offbeat.benchmark.raw_data import SCHEMA, WorldData, published
+from offbeat.benchmark.world import read_world, world_names
 
 ROOT = Path(__file__).parents[2]
 SEEDS = range(1, 11)
@@ -62,6 +62,15 @@ def test_page_and_numbers_are_those_of_the_data(make_benchmark, tmp_path):
         assert made == path.read_bytes(), "run `make benchmark-docs`"
     charts = {path.name for path in (ROOT / "docs" / "images").glob("benchmark-*.png")}
     assert charts == {path.name for path in (tmp_path / "images").iterdir()}
+
+
+def test_worlds_without_tuning_were_run_with_the_settings_that_are_published():
+    taken_over = [world for world in map(read_world, world_names()) if world.settings_of is not None]
+    assert [world.name for world in taken_over] == ["cifar10-diurnal", "cifar10-longtail"]
+    for world in taken_over:
+        found = {label: fact["settings"] for label, fact in published(world.name).facts.items()}
+        assert found == {label: world.settings[label] for label in found}, f"run {world.name} again"
+        assert len(found) == 6
 
 
 def test_the_page_names_what_is_clear(make_benchmark):
