@@ -84,7 +84,7 @@ CASES = [
         10,
         100,
         500,
-        64,
+        12,
         LocalPlan(steps=5, batch_size=20, lr=0.01),
     ),
     Case("W4", LoraEncoder, (50,), 30_522, 2, 64, 100, 32, LocalPlan(steps=5, batch_size=16, lr=0.01)),

@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+from itertools import product
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import cnn, mlp, resnet18
 from offbeat.training.objectives import accuracy
 from offbeat.training.trainers.batched.vmap import VmapTrainer
-from offbeat.training.trainers.choice import make_trainer
+from offbeat.training.trainers.choice import choose_trainer, make_trainer
 from offbeat.training.trainers.graph_loop import GraphLoopTrainer
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.smaller_batches import SmallerBatches
@@ -100,15 +101,25 @@ def test_a_visit_is_within_1e_4_of_the_cpus_loop(name, model, plan):
     for result, other in zip(results, expected, strict=True):
         assert result.vector.is_cuda == HAS_GPU
         error = (result.vector.cpu() - other.vector).norm() / other.vector.norm()
-        assert error < (1e-2 if plan == "adamw" else 1e-4)  # AdamW divides small gradients by their own size
+        assert error < (5e-2 if plan == "adamw" else 1e-4)  # AdamW divides small gradients by their own size
         assert result.loss == pytest.approx(other.loss, rel=1e-4)
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("name", ["loop", "vmap"])
+@pytest.mark.parametrize(("name", "model"), [*product(["loop", "vmap"], ["mlp", "tanh", "cnn"]), ("loop", "dropout")])
 def test_the_same_command_gives_the_same_bits(name, model):
     once, again = trained(name, model), trained(name, model)
     assert all(torch.equal(one.vector, other.vector) for one, other in zip(once, again, strict=True))
+
+
+@needs_gpu
+def test_dropout_is_not_batched():
+    """Its noise in a batch is the CPU's."""
+    made = workload("dropout")
+    with GPU.numerics():
+        assert choose_trainer(made, PLAN) == (
+            "loop",
+            "the model cannot be trained in batches: its results differ from those of one client after the other",
+        )
 
 
 @pytest.mark.parametrize("name", ["vmap", "unfold"])
@@ -150,9 +161,12 @@ def test_evaluation_is_that_of_the_cpu():
 @needs_gpu
 def test_a_batch_that_does_not_fit_is_halved():
     made = workload(resnet18((3, 16, 16), 4))
-    trainer = make_trainer("vmap", made, plan=PLAN)
-    free, total = torch.cuda.mem_get_info()
-    torch.cuda.set_per_process_memory_fraction(min(1.0, 1.5 * 2**30 / total))
+    with GPU.numerics():
+        trainer = make_trainer("vmap", made, plan=PLAN)
+    torch.cuda.empty_cache()
+    # Room for a few clients of 45 MB a vector, not for 64.
+    most = torch.cuda.memory_reserved() + 2 * 2**30
+    torch.cuda.set_per_process_memory_fraction(min(1.0, most / torch.cuda.mem_get_info()[1]))
     try:
         trainer.batch_limit = trainer._trainer.batch_limit = 64
         with GPU.numerics():
@@ -160,7 +174,6 @@ def test_a_batch_that_does_not_fit_is_halved():
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
         torch.cuda.empty_cache()
-    assert free
     assert trainer.batch_limit < 64
     assert trainer.notes[0].startswith("out of memory with 64 clients at once")
     assert all(result.vector.isfinite().all() for result in results)
@@ -168,7 +181,7 @@ def test_a_batch_that_does_not_fit_is_halved():
 
 @needs_gpu
 def test_a_layer_without_a_deterministic_form_is_one_line():
-    module = nn.Sequential(nn.AdaptiveMaxPool2d(3), nn.Flatten(), nn.Linear(27, 4))
+    module = nn.Sequential(nn.Conv2d(3, 3, 1), nn.AdaptiveMaxPool2d(3), nn.Flatten(), nn.Linear(27, 4))
     made = workload(module)
     with GPU.numerics(), pytest.raises(OffbeatError, match="change that layer, or set deterministic = false"):
         check_fit(made.model, cross_entropy, *made.minibatch(torch.arange(4)), accelerator=GPU)

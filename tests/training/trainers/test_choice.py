@@ -32,6 +32,11 @@ class Convolution(nn.Module):
         return self.convolution(inputs[:, None])[:, :, 0]
 
 
+def frozen():
+    """Return a model of which less than the limit is trained, as with LoRA."""
+    return nn.Sequential(nn.Linear(6, 2**19).requires_grad_(False), nn.Linear(2**19, 3))
+
+
 def test_each_name_makes_its_trainer(choose):
     assert type(choose("loop", linear())) is LoopTrainer
     assert type(choose("vmap", linear())) is VmapTrainer
@@ -123,7 +128,8 @@ class TestOnAGpu:
             (linear, "vmap", "with 21 parameters many clients fit on a GPU at once"),
             (lambda: nn.Sequential(nn.Linear(6, 3), nn.Tanh()), "vmap", "with 21 parameters many"),
             (lambda: nn.Sequential(nn.Conv2d(1, 3, 1), nn.Flatten()), "unfold", "with 6 parameters many"),
-            (lambda: nn.Sequential(nn.Linear(6, 2**19)), "loop", "with 3,670,016 parameters one client"),
+            (lambda: nn.Sequential(nn.Linear(6, 2**19)), "loop", "a GPU trains 3,670,016 parameters faster one client"),
+            (frozen, "loop", "a GPU trains 5,242,883 parameters faster one client"),
         ],
     )
     def test_the_choice_is_by_the_model(self, make, name, reason):
@@ -139,10 +145,12 @@ class TestOnAGpu:
         )
 
     @pytest.mark.parametrize(
-        ("parameters", "limit"), [(6, 1024), (2**17, 2**26 // (3 * 2**17 + 3)), (2**24, 2)], ids=str
+        ("parameters", "clients", "limit"),
+        [(6, 2_000, 1024), (6, 50, 50), (2**17, 2_000, 2**26 // (3 * 2**17 + 3)), (2**24, 50, 2), (6, 1, 2)],
+        ids=str,
     )
-    def test_batches_are_large_and_of_one_shape(self, parameters, limit):
-        trainer = make_trainer("vmap", on_meta(linear(parameters)), plan=PLAN)
+    def test_batches_are_large_and_of_one_shape_but_no_larger_than_there_are_clients(self, parameters, clients, limit):
+        trainer = make_trainer("vmap", on_meta(linear(parameters), clients), plan=PLAN)
         assert (type(trainer), trainer.batch_limit) == (SmallerBatches, limit)
         assert trainer._trainer._smallest == limit
 
@@ -154,5 +162,5 @@ class TestOnAGpu:
             make_trainer("processes", on_meta(linear()), plan=PLAN)
 
 
-def on_meta(module):
-    return workload_of(FlatModel(module), **data_of((10, 2), 6, classes=3)).to(META)
+def on_meta(module, clients=2):
+    return workload_of(FlatModel(module), **data_of((1,) * clients, 6, classes=3)).to(META)

@@ -6,9 +6,13 @@ from torch import nn
 
 from offbeat.algorithms import LocalPlan
 from offbeat.errors import OffbeatError
+from offbeat.training.accelerator import Accelerator
+from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.batched.vmap import VmapTrainer
-from tests.training.conftest import made
-from tests.training.trainers.conftest import Noisy, Recurrent, linear
+from offbeat.training.trainers.choice import make_trainer
+from tests.training.conftest import data_of, made
+from tests.training.trainers.conftest import PLAN, Noisy, Recurrent, linear
+from tests.workloads import workload_of
 
 
 class Branching(nn.Module):
@@ -43,6 +47,13 @@ class Rounding(nn.Module):
         return RoundByNumber.apply(inputs)
 
 
+class Rough(nn.Module):
+    """Gives a fifth more in a batch than alone, so that gradients differ by a few percent."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return MoreInBatches.apply(inputs)
+
+
 class RoundByNumber(torch.autograd.Function):
     @staticmethod
     def forward(inputs):
@@ -61,6 +72,12 @@ class RoundByNumber(torch.autograd.Function):
         return inputs * (1 + 1e-6 * info.batch_size), dimensions[0]
 
 
+class MoreInBatches(RoundByNumber):
+    @staticmethod
+    def vmap(info, dimensions, inputs):
+        return inputs * 1.2, dimensions[0]
+
+
 @pytest.mark.parametrize(
     ("module", "reason"),
     [
@@ -77,6 +94,17 @@ def test_models_that_cannot_be_batched_are_refused_in_one_line(module, reason, c
         choose("vmap", module)
     assert "\n" not in str(refusal.value)
     choose("loop", module)
+
+
+def test_a_lower_precision_is_allowed_larger_differences():
+    def make(precision):
+        module = made(lambda: nn.Sequential(nn.Linear(6, 3), Rough()))
+        workload = workload_of(FlatModel(module), **data_of((10, 2, 18), 6, classes=3))
+        return make_trainer("vmap", workload.to(Accelerator(torch.device("cpu"), precision)), plan=PLAN)
+
+    with pytest.raises(OffbeatError, match="its results differ"):
+        make("float32")
+    assert type(make("bf16")) is VmapTrainer
 
 
 def test_the_check_is_short_where_visits_are_long(choose, monkeypatch):

