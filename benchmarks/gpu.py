@@ -75,7 +75,7 @@ class Case:
 
 CASES = [
     Case("W1", peers.softmax_regression, (784,), None, 10, 2048, 60, 1024, LocalPlan(steps=10, batch_size=5, lr=0.1)),
-    Case("W2", peers.cnn, (3, 32, 32), None, 10, 256, 200, 128, LocalPlan(steps=10, batch_size=20, lr=0.01)),
+    Case("W2", peers.cnn, (3, 32, 32), None, 10, 128, 200, 128, LocalPlan(steps=10, batch_size=20, lr=0.01)),
     Case(
         "W3",
         lambda: resnet18((3, 32, 32), 10),
@@ -87,7 +87,7 @@ CASES = [
         12,
         LocalPlan(steps=5, batch_size=20, lr=0.01),
     ),
-    Case("W4", LoraEncoder, (50,), 30_522, 2, 64, 100, 32, LocalPlan(steps=5, batch_size=16, lr=0.01)),
+    Case("W4", LoraEncoder, (50,), 30_522, 2, 32, 100, 32, LocalPlan(steps=5, batch_size=16, lr=0.01)),
 ]
 
 
@@ -211,7 +211,7 @@ def memory(trainer: Trainer, case: Case, clients: int) -> dict[str, float]:
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     trained(trainer, case.plan, clients)
-    vectors = 4 * min(clients, trainer.batch_limit) * len(workload.model.vector) * 4
+    vectors = 4 * trainer.batch_limit * len(workload.model.vector) * 4  # batches are filled up
     return {
         "memory_mib": round((torch.cuda.max_memory_allocated() - before) / 2**20, 1),
         "vectors_mib": round(vectors / 2**20, 1),

