@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from offbeat.benchmark import raw_data
+from offbeat.benchmark.world import world_names
 from offbeat.runs import directory as run_directory
 
 WORLD = str(Path(__file__).parents[1] / "benchmark" / "tiny_world.toml")
@@ -184,6 +185,18 @@ def test_a_mistake_is_one_line(arguments, line, offbeat, folder):
     assert not Path("runs").exists()
 
 
+def test_without_a_name_a_world_whose_packages_are_missing_is_left_out(offbeat, folder, monkeypatch):
+    monkeypatch.setattr("offbeat.benchmark.world.world_names", lambda: ["sst2-longtail", WORLD])
+    monkeypatch.setitem(sys.modules, "peft", None)
+    code, out, err = offbeat("benchmark", "fedavg", "--seeds", "2", "--output", "out")
+    assert (code, err) == (0, "")
+    assert re.match(r"sst2-longtail is left out: MiniLM needs the package peft \(.*\): pip install gt-", out)
+    assert [path.name for path in Path("out").glob("*.parquet")] == ["tiny_world.parquet"]
+    code, out, err = offbeat("benchmark", "fedavg", "--world", "sst2-longtail", "--output", "out")
+    assert (code, out) == (2, "")
+    assert err.startswith("offbeat: MiniLM needs the package peft")
+
+
 def test_missing_data_are_one_line(offbeat, folder, monkeypatch):
     monkeypatch.setenv("OFFBEAT_DATA", str(folder))
     monkeypatch.setenv("OFFBEAT_OFFLINE", "1")
@@ -191,3 +204,7 @@ def test_missing_data_are_one_line(offbeat, folder, monkeypatch):
     assert code == 2
     assert err.count("\n") == 1
     assert "fashion-mnist" in err
+    code, out, err = offbeat("benchmark", "fedavg")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert out.count(" is left out: ") == len(world_names()) - 1

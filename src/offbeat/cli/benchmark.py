@@ -49,6 +49,7 @@ def benchmark(
     """Tune algorithms in worlds and compare them with the published results.
 
     An algorithm is a label of the benchmark, or a class of your own as FILE:CLASS; all of the benchmark's without one.
+    Without --world, worlds whose data or packages are missing are left out.
     """
     from offbeat.benchmark import raw_data
     from offbeat.benchmark.catalogue import read_entries
@@ -57,6 +58,7 @@ def benchmark(
     from offbeat.benchmark.table import budget_line, comparison_table
     from offbeat.benchmark.world import read_world, world_names
     from offbeat.cli.console import console
+    from offbeat.data.dataset import MissingDataError
     from offbeat.errors import OffbeatError
     from offbeat.runs.progress import Progress
 
@@ -73,9 +75,17 @@ def benchmark(
     plans = [plan for plan in plans if plan.entries]
     if not plans:
         raise OffbeatError(f"{', '.join(algorithms)}: not in {', '.join(worlds)}: name another world")
+    ready: list[Plan] = []
     for plan in plans:
-        click.echo(budget_line(plan, plan.expected_seconds(click.echo), fresh=fresh))
-    for plan in plans:
+        try:
+            click.echo(budget_line(plan, plan.expected_seconds(click.echo), fresh=fresh))
+        except MissingDataError as error:
+            if worlds or (plan is plans[-1] and not ready):
+                raise
+            click.echo(f"{plan.world.name} is left out: {error}")
+        else:
+            ready.append(plan)
+    for plan in ready:
         world = plan.world
         tuned = carry_out(
             plan, lambda experiment: Progress(console, experiment.stop, "accuracy"), jobs=jobs, fresh=fresh
