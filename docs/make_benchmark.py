@@ -96,8 +96,8 @@ def _answer(worlds: Mapping[str, World], compared: Mapping[str, Comparison]) -> 
         choices = " | ".join(_choice(comparison, cost) for cost in COST_NAMES)
         rows.append(f"| [{name}](#{name}): {question[0].lower()}{question[1:]} | {choices} |")
     return (
-        "Each cell names the algorithm with the largest clear gain in accuracy over FedAvg, and how many others the "
-        "runs do not\nseparate from the highest mean. “none”: no algorithm is clearly more accurate than FedAvg. "
+        "A cell names the algorithm with the largest clear gain in accuracy over FedAvg, then counts the others, "
+        "FedAvg aside, that\nthe runs do not separate from the highest mean. “none”: no algorithm is clearly more accurate than FedAvg. "
         f"{len(compared)} of {len(worlds)} worlds are done.\n\n" + "\n".join(rows)
     )
 

@@ -19,8 +19,8 @@ def effect_of(measured: ClaimEffect, measure: Measure) -> Effect:
     value, low, high = _numbers(measured)
     lowest, highest = (bound if math.isfinite(bound) else None for bound in measured.allowed)
     if not measured.is_ratio:
-        scale, unit, form = (100, "points", "+.1f") if measure.is_share else (1, "", "+.3f")
-        words = _words((value, low, high), lambda x: f"{scale * x:{form}}")
+        scale, unit, digits = (100, "points", 1) if measure.is_share else (1, "", _digits(value))
+        words = _words((value, low, high), lambda x: f"{scale * x:+.{digits}f}")
         return Effect("difference", value, low, high, (lowest, highest), f"{words} {unit}".strip())
 
     def ratio(log: float | None) -> float | None:
@@ -49,6 +49,11 @@ def _numbers(measured: ClaimEffect) -> _Numbers:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.6g}")
+
+
+def _digits(difference: float | None) -> int:
+    """Return the decimal places of a difference of losses: three, or more if tiny."""
+    return max(3, 1 - math.floor(math.log10(abs(difference)))) if difference else 3
 
 
 def _words(numbers: _Numbers, write: Callable[[float], str]) -> str:

@@ -64,7 +64,7 @@ class FigureRecord:
         """Return the record with the texts of the file, which has its settings and claims."""
         scale = figure.scales[self.scale]
         changes = ", ".join(f"`{change}`" for change in scale.set)
-        differs = (*figure.section.differs, *([f"At this scale: {changes}."] if changes else []))
+        differs = (*figure.section.differs, *scale.notes, *([f"At this scale: {changes}."] if changes else []))
         findings = [
             replace(
                 finding,
@@ -72,6 +72,7 @@ class FigureRecord:
                 paper=claim.paper,
                 statement=claim.statement or claim.name,
                 headline=claim.headline,
+                has_own_limit=claim.has_chosen_limit and claim.limit_from == "ours",
                 evidence="ours" if claim.ours else scale.evidence,
             )
             for finding, claim in zip(self.findings, figure.claims, strict=True)

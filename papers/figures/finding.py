@@ -37,6 +37,7 @@ class Finding:
     evidence: Evidence = "proxy"
     statement: str = ""  # findings of one paper with one statement count once
     headline: bool = False  # whether the index lists its statement
+    has_own_limit: bool = False  # whether its limit is a number of ours
     quantity: str = ""
     values: Mapping[str, str] = field(default_factory=dict[str, str])  # by compared algorithm; none for differences
     n: int = 0  # seeds, or independent runs

@@ -82,6 +82,8 @@ class Scale(Section):
     problems of ours that meet its assumptions. proxy: the setting is smaller or another."""
     set: Annotated[tuple[Line, ...], Field(strict=False)] = ()
     """Changes to the file, as for ``--set``."""
+    notes: Annotated[tuple[Line, ...], Field(strict=False)] = ()
+    """What is as in the paper at this scale and what is not, after reproduction.differs."""
 
 
 class FileTables(Section):
@@ -134,10 +136,17 @@ class Statement(Section):
     """The statement of the paper that it tests, where several claims test the same one; its name if left out."""
     headline: bool = False
     """Whether the index of the results lists its statement."""
+    limit_from: Literal["paper", "ours"] = "ours"
+    """Who chose the limit, if anybody did: it may also be equality of the two sides, or a theorem's bound."""
+
+    @property
+    def has_chosen_limit(self) -> bool:
+        """Report whether somebody chose the limit."""
+        return True
 
     def inequality(self) -> dict[str, Any]:
         """Return the claim without its texts, its panels and defaults."""
-        texts = {"name", "paper", "ours", "statement", "headline"}
+        texts = {"name", "paper", "ours", "statement", "headline", "limit_from"}
         return self.model_dump(exclude_defaults=True, exclude={*texts, "panels"})
 
 
@@ -187,6 +196,11 @@ class Claim(Statement):
     """Counted updates, for after_updates."""
     panels: Annotated[tuple[str, ...] | None, Field(strict=False, min_length=1)] = None
     """The panels of the claim; all if it is left out, or all below than_panel if that is set."""
+
+    @property
+    def has_chosen_limit(self) -> bool:
+        """Report whether somebody chose the limit, which is not equality."""
+        return self.value is not None or self.factor != 1 or self.tolerance > 0 or self.margin > 0
 
     @model_validator(mode="after")
     def _check(self) -> "Claim":

@@ -75,6 +75,11 @@ class TheoremClaim(Statement):
     """The number to compare with."""
 
     @property
+    def has_chosen_limit(self) -> bool:
+        """Report whether somebody chose the limit, which is not the theorem's."""
+        return self.quantity == "slope"
+
+    @property
     def sweeps(self) -> tuple[str, ...]:
         """The names of its sweeps."""
         return (self.of,) if isinstance(self.of, str) else self.of
@@ -167,11 +172,17 @@ def theorem_result(theorem: TheoremFigure, scale: str, folder: Path) -> FigureRe
     return FigureResult(
         theorem,
         scale,
-        f"{theorem.theory.seeds} runs at each value",
+        _world(theorem.theory),
         sum(seconds.values()) / 60,
         [_finding(claim, sweeps, seconds, theorem.theory.seeds) for claim in theorem.claims],
         lambda folder, name: [_draw(sweeps, folder / f"{name}.png")],
     )
+
+
+def _world(theory: TheorySection) -> str:
+    """Return the number of runs, and the values of each sweep."""
+    sweeps = (f"{_ALGORITHM.sub('', name)} {', '.join(map(str, values))}" for name, values in theory.sweeps.items())
+    return f"{theory.seeds} runs at each value of {'; '.join(sweeps)}"
 
 
 def _finding(

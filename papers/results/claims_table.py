@@ -14,17 +14,21 @@ def effect_text(finding: Finding) -> str:
 
 
 def limit_text(finding: Finding) -> str:
-    """Return a claim's limit, with the unit of its effect; empty if unknown."""
+    """Return a claim's limit, with the unit of its effect; empty if unknown.
+
+    † marks a number of ours.
+    """
     effect = finding.effect
     if effect is None or (not effect.text and effect.kind != "ratio"):
         return ""
     scale, unit = (100, " points") if effect.text.endswith("points") else (1, "")
     sign = "× " if effect.kind == "ratio" else ""
+    mark = "†" if finding.has_own_limit else ""
     low, high = (None if bound is None else f"{scale * bound + 0.0:.3g}" for bound in effect.allowed)
     if low is not None and high is not None:
-        return f"{sign}{low} to {high}{unit}"
+        return f"{sign}{low} to {high}{unit}{mark}"
     bound = f"≤ {sign}{high}" if high is not None else f"≥ {sign}{low}"
-    return f"{bound}{unit.removesuffix('s') if bound.endswith(' 1') else unit}"
+    return f"{bound}{unit.removesuffix('s') if bound.endswith(' 1') else unit}{mark}"
 
 
 def verdict_text(finding: Finding) -> str:
@@ -65,7 +69,8 @@ def claims_table(records: Sequence[FigureRecord], *, has_cells: bool) -> list[st
 
 
 def _cell(finding: Finding) -> str:
-    effect, verdict = effect_text(finding), verdict_text(finding)
+    """Return the verdict and the effect, whose unit stands beside the limit."""
+    effect, verdict = effect_text(finding).removesuffix(" points"), verdict_text(finding)
     word = f"**{verdict}**" if verdict == "contradicted" else verdict
     return f"{word} · {effect}" if effect != "–" else word
 

@@ -22,18 +22,18 @@ words.
 
 **Test.** Each panel tests a claim seed against seed: inequalities by paired t on log ratios (times, bytes, swings,
 losses) or differences (accuracies; losses with a tolerance), equalities by two one-sided tests. A run that missed its
-target bounds the effect of its pair. Each hypothesis is tested on the bounds most favourable to it, by t or, if a bound
-is infinite, by signs; an effect with “at least”, “at most” or “to” is a mean of bounds. (Bounds were first tested by
-signs only. That was changed after 12 verdicts on FedFa had been seen, of which 10 became “contradicted”; its tables
-were then tuned and run again on new seeds.) For a theorem, t over independent runs. p-values are two-sided and
-corrected by Holm over a paper's tests; intervals are not. “±” is half a 95 % interval.
+target bounds the effect of its pair. A null hypothesis gets the bounds that favour it, tested by t or, if one is
+infinite, by signs; “at least”, “at most” and “to” mark means of bounds. (Bounds were first tested by signs only. The
+change came after 12 verdicts on FedFa had been seen, and made 10 of them “contradicted”; FedFa's tables were then tuned
+and run again on new seeds.) For a theorem, t over independent runs. p-values are two-sided and corrected by Holm over
+all tests of a paper; intervals are not. “±” is half a 95 % interval.
 
-| verdict | rule |
+| verdict | the first rule that holds |
 |---|---|
-| supported | in every test the effect is on the claim's side, p ≤ 0.05 |
-| contradicted | in at least one test the effect is on the other side, p ≤ 0.05 |
-| not supported | none contradicts, but one has p > 0.05 after correction, even if its interval excludes the limit |
+| contradicted | in one test the effect is outside the limit, p ≤ 0.05 |
+| not supported | one test has p > 0.05 after correction, even if its interval excludes the limit |
 | open | a test is missing, for the reason given; outdated: settings or claims changed later |
+| supported | in every test the effect is within the limit, p ≤ 0.05 |
 """
 
 
@@ -56,10 +56,10 @@ def index_page(
         "test counts once, and is supported only if all of them support it.\n",
         *table(("", *(CLASS_NAMES[evidence] for evidence in EVIDENCE)), rows),
         _RULES,
-        "The tables list the main claims: the paper's words in quotation marks; the limit, which is ours where the "
-        "paper gives no number; effect with 95 % interval (`×`: ratio of the sides) and n of the deciding tests; "
-        f"how many tests are {'/'.join(WORDS)}. A chart's dot is an effect's distance from the "
-        "limit, in half-widths of its interval; bounds have none.\n",
+        "The tables list the main claims: the paper's words in quotation marks; the limit (†: a number of ours); "
+        "effect with 95 % interval (`×`: ratio of the sides) and n of the deciding tests; how many tests are "
+        f"{'/'.join(WORDS)}. A chart's dot is an effect's distance from its limit, in half-intervals; bounds have no "
+        "dot.\n",
     ]
     for page in papers:
         lines += [f"## {titles[page]}\n", f"![Claims of {page}]({images}/{chart_name(page)})\n"]

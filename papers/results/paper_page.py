@@ -29,12 +29,12 @@ def paper_page(records: Sequence[FigureRecord], outdated: Collection[Key], image
         f"{summary(records, outdated)}\n",
         "Each claim is tested once in each panel. A cell has the verdict, then the measured effect with its 95 % "
         "interval: `×` is the ratio of the claim's two sides, points are their difference; the limit is what the claim "
-        "allows. p-values are corrected for the number of tests of the paper, intervals are not. Quotation marks hold "
-        "the paper's words. The line above a table gives the class of evidence and the seeds. “(6 of 10 seeds)” is a "
-        "mean over the runs that reached the target, or did not diverge. [The index](index.md) defines classes, tests "
-        "and verdicts; "
-        f"[{CLAIMS}]({CLAIMS}) has each claim with p-values, cost and the numbers of each seed, "
-        f"[{SETTINGS}]({SETTINGS}) settings and tuning.\n",
+        f"allows (†: a number of ours). p-values are corrected for {_tests(records)}, of all classes and scales; "
+        "intervals are not. A swing is the highest less the lowest value. Quotation marks hold the paper's words. The "
+        "line above a table gives the class of evidence and the seeds. “(6 of 10 seeds)”: the mean of only the 6 runs "
+        "that reached the target or did not diverge. [The index](index.md) defines classes, tests and verdicts; "
+        f"[{CLAIMS}]({CLAIMS}) has each claim with its p-value, its cost, the numbers of each seed and the statement "
+        f"with which it counts once, [{SETTINGS}]({SETTINGS}) settings and tuning.\n",
     ]
     if old := [one for one in records if one.key in outdated]:
         lines.append(_update_note(old, len(records), folder))
@@ -78,6 +78,13 @@ def summary(records: Sequence[FigureRecord], outdated: Collection[Key]) -> str:
     return " ".join(sentences)
 
 
+def _tests(records: Sequence[FigureRecord]) -> str:
+    """Name the tests that are corrected together."""
+    if len({one.paper for one in records}) > 1:
+        return "the tests of each paper"
+    return f"the paper's {sum(finding.p_holm is not None for one in records for finding in one.findings)} tests"
+
+
 def _claims(number: int) -> str:
     return f"{number} distinct claim{'' if number == 1 else 's'}"
 
@@ -114,7 +121,7 @@ def _file_section(
     else:
         lines += claims_table(records, has_cells=not reason)
     lines += _numbers_table(records) if reason != "outdated" else []
-    return [*lines, *folded("Different from the paper", _differences(records)[1:]), _command(records)]
+    return [*lines, *folded("The paper's setting and ours", _differences(records)[1:]), _command(records)]
 
 
 def _alternative(record: FigureRecord, figure: str) -> str:
@@ -183,9 +190,9 @@ def _values(record: FigureRecord) -> dict[str, dict[str, str]]:
 
 
 def _differences(records: Sequence[FigureRecord]) -> list[str]:
-    """Return the differences from the paper, each once."""
+    """Return the notes on the setting, each once."""
     lines = dict.fromkeys(line for one in records for line in one.differs)
-    return ["Different from the paper:\n", *(f"- {line}" for line in lines), ""] if lines else []
+    return ["The paper's setting and ours:\n", *(f"- {line}" for line in lines), ""] if lines else []
 
 
 def _command(records: Sequence[FigureRecord]) -> str:

@@ -27,6 +27,7 @@ differs = ["Everything."]
 [scales.quick]
 minutes = 0.1
 set = ["stop.virtual_seconds=20.0"]
+notes = ["Half of the time."]
 
 [scales.full]
 minutes = 200
@@ -77,6 +78,7 @@ of = "fedavg"
 relation = "at least"
 value = 0.999
 last_seconds = 10.0
+limit_from = "paper"
 paper = "it is [sic]"
 
 [[claims]]

@@ -45,6 +45,14 @@ def test_a_difference_of_accuracies_is_in_points():
     assert found.allowed == (0.0, None)
 
 
+def test_a_tiny_difference_of_losses_keeps_two_digits():
+    made = claim(tolerance=0.1)
+    tiny = effect(made, [((0.4 + 0.0001 * seed,), (0.4,)) for seed in range(5)], run=by_values)
+    assert tiny.text == "+0.00020 [+0.00000, +0.00040]"
+    others = effect(made, [((0.45 + 0.01 * seed,), (0.4,)) for seed in range(5)], run=by_values)
+    assert others.text.startswith("+0.070 [")
+
+
 @pytest.mark.parametrize(
     ("pairs", "text"),
     [

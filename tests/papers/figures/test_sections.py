@@ -26,3 +26,21 @@ from tests.papers.figures.claims import claim
 def test_keys_that_contradict_each_other_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         claim(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_chosen"),
+    [
+        ({}, False),
+        ({"factor": 0.9}, True),
+        ({"tolerance": 0.1}, True),
+        ({"margin": 0.1}, True),
+        ({"than": None, "value": 0.0}, True),
+    ],
+)
+def test_a_limit_other_than_equality_was_chosen_by_somebody(changes, is_chosen):
+    assert claim(**changes).has_chosen_limit is is_chosen
+
+
+def test_who_chose_the_limit_is_a_text():
+    assert claim(factor=0.9, limit_from="paper").inequality() == claim(factor=0.9).inequality()

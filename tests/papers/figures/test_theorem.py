@@ -71,6 +71,7 @@ def test_each_claim_has_its_verdict_and_a_theorem_is_measured_once(theorem, pape
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
     page = (folder / "page.md").read_text(encoding="utf-8")
     assert "| It falls | it does | power of the number, async_comm_sgd_rounds: -" in page
+    assert "12 runs at each value of rounds 50, 3200; staleness 0, 1.\n" in page
     result = folder / "points.json"
     before = result.stat().st_mtime_ns
     papers("paper/theorem9")
@@ -80,6 +81,11 @@ def test_each_claim_has_its_verdict_and_a_theorem_is_measured_once(theorem, pape
     assert "quick: supported" not in papers("--list")[1].partition("theorem9")[2]
     papers("paper/theorem9")
     assert json.loads(result.read_text())["theory"]["seeds"] == 13
+
+
+def test_a_slope_has_a_chosen_limit_and_a_ratio_the_theorems(theorem):
+    (found,) = find("paper/theorem9", [theorem.parents[1]])
+    assert [claim.has_chosen_limit for claim in found.claims] == [True, False, False]
 
 
 def test_theorems_are_listed_with_the_other_figures(theorem):

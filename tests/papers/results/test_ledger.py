@@ -44,7 +44,8 @@ def test_pages_keep_earlier_results(two):
     assert "Removed" not in two
     assert page().index("## Figure 1, quick scale") < page().index("## Figure 2, quick scale")
     assert page().count("All claims are open: fewer than 5 seeds.\n") == 2
-    assert page().count("| FedAvg learns something | it does | ≥ 0 points |\n") == 2
+    assert page().count("| FedAvg learns something | it does | ≥ 0 points† |\n") == 2
+    assert page().count("| FedAvg is perfect | it is [sic] | ≥ 0 points |\n") == 2
     assert re.search(
         r"^paper,paper/fig1,quick,Figure 1,proxy,FedAvg is perfect,FedAvg is perfect,it is \[sic\],.*,open,"
         r"fewer than 5 seeds,.*,1 2,[\d.]+ [\d.]+,0.999 0.999,no$",

@@ -180,6 +180,23 @@ def test_a_limit_has_the_unit_of_its_effect(effect, limit):
     assert limit_text(replace(A.findings[0], effect=effect)) == limit
 
 
+def test_a_limit_of_ours_is_marked(page):
+    assert "| c1 | it is | ≤ × 1† |" in page(
+        replace(A, findings=(replace(A.findings[0], has_own_limit=True), *A.findings[1:]))
+    )
+
+
+def test_points_stand_beside_the_limit_alone(page):
+    effect = Effect("difference", 0.05, 0.04, 0.06, (0.02, None), "+5.0 [+4.0, +6.0] points")
+    row = "| c1 | it is | ≥ 2 points | supported · +5.0 [+4.0, +6.0] |\n"
+    assert row in page(replace(A, findings=(replace(A.findings[0], effect=effect),)))
+
+
+def test_a_page_says_how_many_tests_are_corrected_together(page):
+    assert "corrected for the paper's 2 tests, of all classes and scales;" in page(A, B)
+    assert "corrected for the tests of each paper, of" in page(A, replace(B, paper="Another paper"))
+
+
 def test_a_claim_has_a_row_for_each_limit(page):
     stricter = replace(A.findings[0], effect=replace(EFFECT, allowed=(None, 0.9)))
     untested = replace(A.findings[0], effect=None, verdict="open", obstacle="fewer than 5 seeds")
