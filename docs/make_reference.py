@@ -190,7 +190,9 @@ def _algorithms(table: Mapping[str, Any]) -> Iterator[str]:
 def _factories(makers: Mapping[str, Callable[..., Any]]) -> str:
     """Return the tables that name a maker."""
     lines = ["| table | description |", "| --- | --- |"]
-    lines += [f"| {_made_by_name(name, maker)} | {_summary(maker)} |" for name, maker in makers.items()]
+    for name, maker in makers.items():
+        seed = " `seed`: the run's by default." if "seed" in inspect.signature(maker).parameters else ""
+        lines.append(f"| {_made_by_name(name, maker)} | {_summary(maker)}{seed} |")
     return "\n".join(lines)
 
 
@@ -249,7 +251,11 @@ def _arguments(maker: Callable[..., Any]) -> str:
 
 def _made_by_name(name: str, maker: Callable[..., Any]) -> str:
     parameters = inspect.signature(maker).parameters.items()
-    defaults = [f"{key} = {'…' if p.default is p.empty else as_inline_toml(p.default)}" for key, p in parameters]
+    defaults = [
+        f"{key} = {'…' if p.default is p.empty else as_inline_toml(p.default)}"
+        for key, p in parameters
+        if key != "seed"
+    ]
     text = ", ".join([f'name = "{name}"', *defaults])
     return f"`{{ {text} }}`"
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from offbeat.algorithms import ALGORITHMS, AsyncCommSGD, FedAvg, FedBuff, FedLuck
-from offbeat.algorithms.components.schedules.patterns import round_robin
+from offbeat.algorithms.components.schedules.patterns import random, round_robin
 from offbeat.algorithms.components.server_optimizer import adam
 from offbeat.algorithms.components.staleness import hinge, polynomial
 from offbeat.algorithms.components.step_sizes import inverse_time
@@ -54,6 +54,11 @@ class TestBuild:
         assert algorithm.pattern == round_robin(k=3, every=2)
         assert algorithm.step_sizes == inverse_time(strong_convexity=0.5, smoothness=4.0, gap=5.0)
         assert algorithm.step_sizes(3) == 8 / (0.5 * (3 + 5 + 64))
+
+    def test_a_random_pattern_draws_by_the_runs_seed(self) -> None:
+        for table, seed in (({"p": 0.3}, 7), ({"p": 0.3, "seed": 2}, 2)):
+            algorithm = build_algorithm("async_comm_sgd", {"pattern": {"name": "random", **table}}, 7)
+            assert algorithm.pattern == random(p=0.3, seed=seed)
 
     def test_ranges_are_lists(self) -> None:
         algorithm = build_algorithm("fedluck", {"steps": [2, 9], "compression": [0.5, 1]})

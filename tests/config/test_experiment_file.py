@@ -374,6 +374,12 @@ class TestResolved:
             "staleness": {"name": "polynomial", "a": 0.5},
         }  # fmt: skip
 
+    def test_a_random_pattern_has_the_runs_seed(self, experiment: Load) -> None:
+        table = "{ algorithm = 'async_comm_sgd', pattern = { name = 'random', p = 0.3 } }"
+        here = experiment(f"algorithms.mine={table}", "seeds=[3, 4]")
+        assert here.resolved("mine", 4, "digits")["algorithms"]["mine"]["pattern"]["seed"] == 4
+        assert here.algorithm("mine").pattern.parameters["seed"] == 3
+
     def test_a_users_pattern_is_relative_to_the_file(
         self, tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

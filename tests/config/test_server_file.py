@@ -75,6 +75,14 @@ def test_the_service_gets_every_setting_of_the_file(tmp_path: Path) -> None:
     assert (settings.lease_seconds, settings.stop_versions, settings.evaluate_every) == (9.5, 11, 10)
 
 
+def test_a_random_pattern_draws_by_the_services_seed(tmp_path: Path) -> None:
+    path = tmp_path / "server.toml"
+    algorithm = '"async_comm_sgd"\npattern = { name = "random", p = 0.3 }'
+    text = SERVER.replace("clients = 4\n", "clients = 4\nseed = 5\n").replace('"fedbuff"', algorithm)
+    path.write_text(text, encoding="utf-8")
+    assert load(path).build_algorithm().pattern.parameters["seed"] == 5
+
+
 def test_clients_need_neither_a_test_set_nor_a_holdout_of_the_server(tmp_path: Path) -> None:
     path = tmp_path / "server.toml"
     changed = SERVER.replace('[data]\nname = "digits"\n', "").replace(

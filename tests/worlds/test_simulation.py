@@ -226,3 +226,12 @@ def test_a_tensor_shares_the_memory_of_its_array() -> None:
     array = np.arange(3.0)
     array.setflags(write=False)
     assert as_tensor(array).data_ptr() == array.ctypes.data
+
+
+def test_a_random_pattern_draws_by_the_runs_seed(experiment: Load, digits: Dataset) -> None:
+    table = "{ algorithm = 'async_comm_sgd', pattern = { name = 'random', p = 0.3 } }"
+    here = experiment(f"algorithms.mine={table}")
+    seeds = [
+        build_simulation(here, "mine", seed, digits).coordinator.algorithm.pattern.parameters["seed"] for seed in (3, 4)
+    ]
+    assert seeds == [3, 4]

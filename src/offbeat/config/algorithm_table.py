@@ -26,8 +26,11 @@ FACTORIES: dict[str, Mapping[str, Callable[..., Any]]] = {
 _OBJECTS = (Staleness, ServerOptimizer, Pattern, StepSizes)
 
 
-def build_algorithm(name: str, hyper_parameters: Mapping[str, Any]) -> Algorithm:
-    """Return the algorithm of this name or import path, not started."""
+def build_algorithm(name: str, hyper_parameters: Mapping[str, Any], seed: int = 0) -> Algorithm:
+    """Return the algorithm of this name or import path, not started.
+
+    Tables without a ``seed``, such as that of the pattern ``random``, get the run's.
+    """
     kind = _algorithm_class(name)
     defaults = default_hyper_parameters(kind)
     hints = _type_hints(name, kind)
@@ -37,7 +40,7 @@ def build_algorithm(name: str, hyper_parameters: Mapping[str, Any]) -> Algorithm
             raise OffbeatError(f"unknown key {short(key)}: {did_you_mean(key, [*defaults, 'algorithm', 'local'])}")
         hint = hints.get(key, Any)
         if _is_object(key, hint):
-            arguments[key] = make_by_name(key, value, _factories(key, value))
+            arguments[key] = make_by_name(key, value, _factories(key, value), {"seed": seed})
         else:
             arguments[key] = check_type(key, value, hint)
     if is_import_path(name):

@@ -128,11 +128,15 @@ class Experiment(Section):
         lower = first == TRAINING_LOSS if metric is None else not metric.higher_is_better
         return "lower" if lower else "higher"
 
-    def algorithm(self, label: str) -> Algorithm:
-        """Return the algorithm of ``[algorithms.LABEL]``, not started."""
+    def algorithm(self, label: str, seed: int | None = None) -> Algorithm:
+        """Return the algorithm of ``[algorithms.LABEL]``, not started.
+
+        ``seed`` is the run's, by default the first.
+        """
         table = self.algorithms[label]
         with error_prefix(f"algorithms.{label}"):
-            return build_algorithm(table.algorithm or label, table.hyper_parameters)
+            seed = self.seeds[0] if seed is None else seed
+            return build_algorithm(table.algorithm or label, table.hyper_parameters, seed)
 
     def plan(self, label: str) -> LocalPlan:
         """Return what a client does in a visit under ``[algorithms.LABEL]``."""
@@ -140,7 +144,7 @@ class Experiment(Section):
 
     def resolved(self, label: str, seed: int, dataset: str) -> dict[str, Any]:
         """Return the configuration of one run, which can be run again, with all defaults."""
-        algorithm, name = self.algorithm(label), self.algorithms[label].algorithm or label
+        algorithm, name = self.algorithm(label, seed), self.algorithms[label].algorithm or label
         algorithms = {label: {"algorithm": name, **hyper_parameters_of(algorithm)}}
         return self.settings(label, seed, dataset) | {"algorithms": algorithms}
 

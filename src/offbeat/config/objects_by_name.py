@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -11,10 +11,15 @@ from offbeat.errors import OffbeatError, did_you_mean
 from offbeat_client.tables.validation_errors import reason, short
 
 
-def make_by_name(key: str, value: Any, factories: Mapping[str, Callable[..., Any]]) -> Any:
+def make_by_name(
+    key: str,
+    value: Any,
+    factories: Mapping[str, Callable[..., Any]],
+    defaults: Mapping[str, Any] = MappingProxyType({}),
+) -> Any:
     """Return the object that a table describes; errors begin with ``key``.
 
-    The factories are functions or classes with annotated parameters.
+    The factories are functions or classes with annotated parameters. ``defaults`` are for those that have them.
     """
     if not isinstance(value, dict) or "name" not in value:
         raise OffbeatError(f"{key} = {short(value)}: must be a table such as {_example(factories)}")
@@ -34,7 +39,7 @@ def make_by_name(key: str, value: Any, factories: Mapping[str, Callable[..., Any
     if missing:
         raise OffbeatError(f"{key}.{missing[0]} is missing")
     try:
-        return factory(**arguments)
+        return factory(**{name: value for name, value in defaults.items() if name in allowed} | arguments)
     except ValueError as error:
         raise OffbeatError(f"{key}: {error}") from None
 

@@ -57,7 +57,7 @@ class ServiceSection(Section):
     key: UserPath | None = None
     """Its private key, PEM."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = ServerSettings.seed
-    """Fixes the initial model and which clients are selected."""
+    """Fixes the initial model, which clients are selected and the algorithm's draws."""
     initial_model: UserPath | None = None
     """A model that offbeat export wrote: this run begins from it."""
     connections_per_address: Count | None = ServerSettings.connections_per_address
@@ -213,7 +213,7 @@ class ServerFile(Section):
     def build_algorithm(self) -> Algorithm:
         """Return the algorithm, not started."""
         with error_prefix("algorithm"):
-            return build_algorithm(self.algorithm.algorithm or "", self.algorithm.hyper_parameters)
+            return build_algorithm(self.algorithm.algorithm or "", self.algorithm.hyper_parameters, self.service.seed)
 
     def resolved(self) -> dict[str, Any]:
         """Return what must not change when the server restarts, with defaults."""

@@ -195,7 +195,7 @@ def _metrics(task: RunTask) -> list[str]:
 
 
 def _check_restart(simulation: Simulation, task: RunTask) -> None:
-    fresh = task.experiment.algorithm(task.label)
+    fresh = task.experiment.algorithm(task.label, task.seed)
     wrap_buffer(fresh, task.experiment.server)
     privacy = task.experiment.privacy_of(task.label)
     if privacy is not None:

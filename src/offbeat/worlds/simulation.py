@@ -175,7 +175,7 @@ def build_simulation(
             label=label,
             seed=seed,
             dataset=dataset,
-            algorithm=experiment.algorithm(label),
+            algorithm=experiment.algorithm(label, seed),
             population=population,
             workload=build_workload(experiment, dataset, population.shards, seed),
             workers=workers,
