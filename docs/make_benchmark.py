@@ -97,7 +97,8 @@ def _answer(worlds: Mapping[str, World], compared: Mapping[str, Comparison]) -> 
         rows.append(f"| [{name}](#{name}): {question[0].lower()}{question[1:]} | {choices} |")
     return (
         "A cell names the algorithm with the largest clear gain in accuracy over FedAvg, then counts the others, "
-        "FedAvg aside, that\nthe runs do not separate from the highest mean. “none”: no algorithm is clearly more accurate than FedAvg. "
+        "FedAvg aside, that\nthe runs do not separate from the highest mean. “none”: no algorithm is clearly more "
+        "accurate than FedAvg. "
         f"{len(compared)} of {len(worlds)} worlds are done.\n\n" + "\n".join(rows)
     )
 
