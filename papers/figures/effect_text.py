@@ -1,7 +1,7 @@
 """Effects as numbers with their unit, and in words."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from offbeat.report.metrics import Measure
 from papers.figures.claim_effects import ClaimEffect
@@ -19,7 +19,8 @@ def effect_of(measured: ClaimEffect, measure: Measure) -> Effect:
     value, low, high = _numbers(measured)
     lowest, highest = (bound if math.isfinite(bound) else None for bound in measured.allowed)
     if not measured.is_ratio:
-        scale, unit, digits = (100, "points", 1) if measure.is_share else (1, "", _digits(value))
+        scale, unit, least = (100, "points", 1) if measure.is_share else (1, "", 3)
+        digits = _digits([scale * number for number in (value, low, high) if number is not None], least)
         words = _words((value, low, high), lambda x: f"{scale * x:+.{digits}f}")
         return Effect("difference", value, low, high, (lowest, highest), f"{words} {unit}".strip())
 
@@ -33,7 +34,8 @@ def effect_of(measured: ClaimEffect, measure: Measure) -> Effect:
 
 def ratio_words(numbers: _Numbers) -> str:
     """Write a ratio with its interval, or with the bounds that are known."""
-    words = _words(numbers, lambda x: f"× {x:.3g}" if x >= 10 else f"× {x:.2f}")
+    digits = _digits([number for number in numbers if number is not None], 2)
+    words = _words(numbers, lambda x: f"× {x:.3g}" if x >= 10 else f"× {x:.{digits}f}")
     return words.replace("[× ", "[").replace(", × ", ", ")
 
 
@@ -51,9 +53,10 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.6g}")
 
 
-def _digits(difference: float | None) -> int:
-    """Return the decimal places of a difference of losses: three, or more if tiny."""
-    return max(3, 1 - math.floor(math.log10(abs(difference)))) if difference else 3
+def _digits(numbers: Sequence[float], least: int) -> int:
+    """Return the decimal places that tell an effect from the ends of its interval."""
+    gaps = [abs(number - numbers[0]) for number in numbers[1:] if number != numbers[0]]
+    return max([least, *(-math.floor(math.log10(gap)) for gap in gaps)])
 
 
 def _words(numbers: _Numbers, write: Callable[[float], str]) -> str:

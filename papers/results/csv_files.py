@@ -15,7 +15,15 @@ def claims_csv(records: Sequence[FigureRecord], outdated: Collection[Key]) -> by
     header = (
         *("paper", "figure", "scale", "title", "evidence", "statement", "claim", "in_the_paper", "ours", "compared"),
         *("effect_kind", "effect", "low", "high", "allowed_low", "allowed_high", "n", "method", "p", "p_holm"),
-        *("verdict", "obstacle", "processor_seconds", "seeds", "ours_by_seed", "compared_by_seed", "outdated"),
+        *(
+            "verdict",
+            "obstacle",
+            "processor_seconds",
+            "seeds",
+            "ours_by_seed",
+            "compared_times_factor_by_seed",
+            "outdated",
+        ),
     )
     rows = (_row(one, finding, one.key in outdated) for one in records for finding in one.findings)
     return csv_bytes([header, *rows])

@@ -21,12 +21,12 @@ with another model, data or scale; the verdict holds there only. *Ours*: our own
 words.
 
 **Test.** Each panel tests a claim seed against seed: inequalities by paired t on log ratios (times, bytes, swings,
-losses) or differences (accuracies; losses with a tolerance), equalities by two one-sided tests. A run that missed its
+losses) or differences (accuracies; losses with a tolerance), equalities against both limits. A run that missed its
 target bounds the effect of its pair. A null hypothesis gets the bounds that favour it, tested by t or, if one is
 infinite, by signs; “at least”, “at most” and “to” mark means of bounds. (Bounds were first tested by signs only. The
 change came after 12 verdicts on FedFa had been seen, and made 10 of them “contradicted”; FedFa's tables were then tuned
-and run again on new seeds.) For a theorem, t over independent runs. p-values are two-sided and corrected by Holm over
-all tests of a paper; intervals are not. “±” is half a 95 % interval.
+and run again on new seeds.) For a theorem, t over independent runs. p-values (rounded up) are two-sided and corrected
+by Holm over all tests of a paper; intervals are not. “±” is half a 95 % interval.
 
 | verdict | the first rule that holds |
 |---|---|
@@ -58,8 +58,8 @@ def index_page(
         _RULES,
         "The tables list the main claims: the paper's words in quotation marks; the limit (†: a number of ours); "
         "effect with 95 % interval (`×`: ratio of the sides) and n of the deciding tests; how many tests are "
-        f"{'/'.join(WORDS)}. A chart's dot is an effect's distance from its limit, in half-intervals; bounds have no "
-        "dot.\n",
+        f"{'/'.join(WORDS)}. A chart's dot is an effect's distance from its limit, in half-intervals (at most 8); "
+        "bounds have no dot.\n",
     ]
     for page in papers:
         lines += [f"## {titles[page]}\n", f"![Claims of {page}]({images}/{chart_name(page)})\n"]

@@ -10,6 +10,7 @@ from offbeat.report.export import write_file
 from offbeat.report.plot_style import GREY, STYLE, WIDTH, png, tidy
 from papers.figures.figure_result import DOTS_PER_INCH
 from papers.figures.finding import Word
+from papers.results.paper_page import CLASS_NAMES
 from papers.results.statements import Statement
 
 _COLOURS: dict[Word, str] = {
@@ -46,7 +47,8 @@ def draw_statements(statements: Sequence[Statement], path: Path) -> Path:
         axes.axvline(limit, color=GREY, linewidth=0.6, linestyle="-" if limit == 0 else ":")
     texts = [one.text if len(one.text) <= _LONGEST else f"{one.text[: _LONGEST - 1]}…" for one in statements]
     axes.set_yticks(
-        range(len(texts)), [f"{text} ({one.evidence})" for text, one in zip(texts, statements, strict=True)]
+        range(len(texts)),
+        [f"{text} ({CLASS_NAMES[one.evidence]})" for text, one in zip(texts, statements, strict=True)],
     )
     axes.set_ylim(len(statements) - 0.5, -0.5)
     axes.set_xlim(-_FARTHEST - 0.5, _FARTHEST + 0.5)

@@ -45,12 +45,13 @@ def test_a_difference_of_accuracies_is_in_points():
     assert found.allowed == (0.0, None)
 
 
-def test_a_tiny_difference_of_losses_keeps_two_digits():
-    made = claim(tolerance=0.1)
-    tiny = effect(made, [((0.4 + 0.0001 * seed,), (0.4,)) for seed in range(5)], run=by_values)
-    assert tiny.text == "+0.00020 [+0.00000, +0.00040]"
-    others = effect(made, [((0.45 + 0.01 * seed,), (0.4,)) for seed in range(5)], run=by_values)
-    assert others.text.startswith("+0.070 [")
+def test_a_narrow_interval_has_more_decimal_places():
+    # Half of the interval is 2.776 * sqrt(2.5 / 5) = 1.963 times the step from seed to seed.
+    for step, text in ((0.01, "+0.070 [+0.050, +0.090]"), (0.00001, "+0.05002 [+0.05000, +0.05004]")):
+        pairs = [((0.45 + step * seed,), (0.4,)) for seed in range(5)]
+        assert effect(claim(tolerance=0.1), pairs, run=by_values).text == text
+    pairs = [((0.4 * (1 + 0.0001 * seed),), (0.4,)) for seed in range(5)]
+    assert effect(claim(), pairs, run=by_values).text == "× 1.0002 [1.0000, 1.0004]"
 
 
 @pytest.mark.parametrize(
