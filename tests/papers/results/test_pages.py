@@ -148,7 +148,7 @@ def test_the_index_shows_the_tests_that_decide_a_verdict(page, tmp_path):
     untested = replace(A.findings[0], verdict="open", effect=None, n=3, obstacle="fewer than 5 seeds")
     page(A, replace(A, name="paper/fig1b", findings=(wrong, untested)))
     index = (tmp_path / "index.md").read_text(encoding="utf-8")
-    row = "proxy | -1.4 to 1.4 points | -5.0 [-6.0, -4.0] points | 6 | contradicted | 1/0/1/1 |\n"
+    row = "proxy | -1.4 to 1.4 points | -5.0 [-6.0, -4.0] | 6 | contradicted | 1/0/1/1 |\n"
     assert f"| c1 | it is | {row}" in index
     page(replace(A, findings=(untested,)))
     index = (tmp_path / "index.md").read_text(encoding="utf-8")
