@@ -52,5 +52,5 @@ def draw_statements(statements: Sequence[Statement], path: Path) -> Path:
     )
     axes.set_ylim(len(statements) - 0.5, -0.5)
     axes.set_xlim(-_FARTHEST - 0.5, _FARTHEST + 0.5)
-    axes.set_xlabel("← against     half-widths of the interval     for →")
+    axes.set_xlabel("← against     half-widths of the interval     for →", loc="right")
     return write_file(path, png(figure, DOTS_PER_INCH))
