@@ -52,6 +52,9 @@ class Browser:
         self.command("Emulation.setEmulatedMedia", media=media, features=[scheme])
         self.command("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
 
+    def wait_until_drawn(self):
+        self.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+
     def run(self, script, *arguments):
         return self.driver.execute_script(script, *arguments)
 

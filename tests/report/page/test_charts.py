@@ -165,9 +165,11 @@ def test_a_dark_screen_and_paper_have_colours_of_their_own(browser, report):
     dark = browser.run("return getComputedStyle(document.querySelector('.line-0')).color")
     assert pixels(browser, 0) > 100
     browser.look(dark=False)
+    browser.wait_until_drawn()
     assert browser.run("return getComputedStyle(document.querySelector('.line-0')).color") != dark
     assert pixels(browser, 0) > 100  # drawn again
     browser.look(dark=True, media="print")
+    browser.wait_until_drawn()
     assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert pixels(browser, 0) > 100
     assert not browser.find("#curves .controls").is_displayed()
