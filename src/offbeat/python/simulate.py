@@ -216,9 +216,7 @@ def simulate(
                 label=label,
                 seed=seed,
                 dataset=dataset,
-                algorithm=build_algorithm(algorithm, {}, seed)
-                if isinstance(algorithm, str)
-                else copy.deepcopy(algorithm),
+                algorithm=build_algorithm(algorithm, {}) if isinstance(algorithm, str) else copy.deepcopy(algorithm),
                 population=clients,
                 workload=Workload(
                     flat_model,
