@@ -17,7 +17,7 @@ _MOST_EFFECTS = 2  # of a statement, in the table
 _RULES = """\
 **Class of evidence.** *Paper's setting*: the paper's model, data, clients and rounds, as far as it gives them.
 *Theorem*: the paper's theorem, on small problems of ours that meet its assumptions. *Proxy*: the paper's claim, tested
-with another model, data or scale; the verdict holds there only. *Ours*: our own claim, beside the paper's nearest
+with another model, data or scale; the verdict holds there only. *Ours*: our claim, beside the paper's nearest
 words.
 
 **Test.** Each panel tests a claim seed against seed: inequalities by paired t on log ratios (times, bytes, swings,
@@ -55,10 +55,10 @@ def index_page(
         "test counts once, and is supported only if all of them support it.\n",
         *table(("", *(CLASS_NAMES[evidence] for evidence in EVIDENCE)), rows),
         _RULES,
-        "The tables list the main claims: the paper's words in quotation marks; the limit (†: a number of ours); "
+        "Tables list main claims: the paper's words in quotation marks; the limit (†: a number of ours); "
         "effect with 95 % interval (`×`: ratio of the sides) and n of the deciding tests; how many tests are "
         f"{'/'.join(WORDS)}. A chart's dot is an effect's distance from its limit, in half-intervals (at most 8); "
-        "bounds have no dot.\n",
+        "bounds have none.\n",
     ]
     for page in papers:
         lines += [f"## {titles[page]}\n", f"![Claims of {page}]({images}/{chart_name(page)})\n"]
