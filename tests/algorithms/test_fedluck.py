@@ -230,6 +230,7 @@ def test_plans_without_a_choice_are_refused(change, message, begin, plan, same_s
         ({"steps": (4, 3)}, "steps must run from the smallest to the largest"),
         ({"compression": (0.2, 0.1)}, "compression must be two shares"),
         ({"normalise": True, "weighting": "examples"}, "normalise needs uniform weights"),
+        ({"period": 9e-4}, "period must be at least 0.001"),
         ({"compression_exponent": 3.0}, r"compression_exponent must be in \(0, 2\], got 3"),
     ],
 )

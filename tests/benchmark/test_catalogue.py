@@ -57,6 +57,13 @@ def test_values_of_ones_own_may_have_commas(tmp_path, monkeypatch):
     assert [value["b"] for value in mine.space["staleness"].values] == [2.0, 9.0]
 
 
+def test_all_is_a_value_like_others_where_it_is_given(tmp_path, monkeypatch):
+    (tmp_path / "my.py").write_text(MINE.replace("max_norm: float = 1.0", 'who: str = "all"'), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    (mine,) = read_entries(read_world("calm"), ["my.py:Mine"], ["who=all,none"])
+    assert mine.space["who"] == Choices(("all", "none"))
+
+
 def test_a_world_replaces_a_search_space():
     assert next(iter(read_entries(read_world(TINY), ["fedavg"], []))).space["cohort"] == Choices((2, 3))
     assert entry("fedluck", "phones").texts["period"] == "1800.0,3600.0,7200.0,14400.0,28800.0"
@@ -96,6 +103,17 @@ def test_a_mistake_in_a_worlds_own_table_is_one_line(line, message, tmp_path):
     with pytest.raises(OffbeatError) as caught:
         read_world(str(tmp_path / "world.toml"))
     assert str(caught.value).startswith(f"{tmp_path / 'world.toml'}: {message}")
+
+
+@pytest.mark.parametrize("line", ["seeds = [1]", "algorithms = {}", "stop.updates = 5"])
+def test_keys_that_the_benchmark_sets_are_refused(line, tmp_path):
+    text = Path(TINY).read_text(encoding="utf-8").replace("[stop]\nvirtual_seconds = 40.0\n", "")
+    world = f"{line}\nstop.virtual_seconds = 40.0\n{text}"
+    (tmp_path / "world.toml").write_text(world, encoding="utf-8")
+    with pytest.raises(OffbeatError) as caught:
+        read_world(str(tmp_path / "world.toml"))
+    key = line.partition(" ")[0]
+    assert str(caught.value) == f"{tmp_path / 'world.toml'}: {key}: the benchmark sets it: leave it out of a world"
 
 
 def test_all_stands_for_the_number_of_clients():

@@ -34,6 +34,14 @@ def test_seeds_that_the_baseline_does_not_have_have_no_budget_of_client_time():
     assert compare(WORLD, {"fast": flat(0.6)}).standings["fast"]["bytes"].accuracy is None
 
 
+def test_a_seed_whose_baseline_diverged_has_no_budget_of_client_time():
+    diverged = a_curve([0.1, 0.2, math.nan], 1)
+    found = compare(WORLD, {"fedavg": [diverged, *flat(0.5)[1:]], "fast": flat(0.6)})
+    assert found.standings["fast"]["client_seconds"].accuracy.mean == pytest.approx(0.6 + NOISE[1:].mean())
+    assert found.find("fast", "fedavg", "accuracy", "client_seconds").n == 9
+    assert found.find("fast", "fedavg", "accuracy", "seconds").n == 10
+
+
 def test_accuracies_are_compared_seed_by_seed():
     better = [a_curve([0.1, *[0.6 + NOISE[seed - 1] * 2] * 4], seed) for seed in SEEDS]
     found = compare(WORLD, {"fedavg": flat(0.5), "fast": better})

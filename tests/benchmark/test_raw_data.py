@@ -10,11 +10,11 @@ from offbeat.benchmark.world import read_world, world_names
 from offbeat.errors import OffbeatError
 
 
-def data(label, accuracy, seeds=(1, 2)):
+def data(label, accuracy, seeds=(1, 2), **facts):
     rows = [("w", label, seed, 4.0 * step, 9.0 * step, 50 * step, step, 0, 0, step, accuracy, 1.0)
             for seed in seeds for step in range(3)]  # fmt: skip
     table = pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
-    return WorldData(table, {label: {"settings": {"server_lr": 0.5}}})
+    return WorldData(table, {label: {"settings": {"server_lr": 0.5}, **facts}})
 
 
 def test_what_was_written_is_read(tmp_path):
@@ -33,6 +33,13 @@ def test_the_same_label_is_replaced_and_others_stay(tmp_path):
     curves = read(tmp_path, "w").curves
     assert {label: [curve.seed for curve in own] for label, own in curves.items()} == {"a": [3], "b": [1, 2]}
     assert curves["a"][0].accuracy.tolist() == [0.7] * 3
+
+
+def test_data_of_a_world_that_has_changed_since_are_left_out(tmp_path):
+    write(tmp_path, "w", data("earlier", 0.5))
+    for label, world in (("a", "old"), ("b", "new"), ("c", "new")):
+        write(tmp_path, "w", data(label, 0.6, world=world))
+    assert list(read(tmp_path, "w").curves) == ["c", "b", "earlier"]
 
 
 @pytest.mark.parametrize("name", ["w.parquet", "w.json"])

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from offbeat.algorithms import FedBuff
+from offbeat.algorithms import FedAvg, FedBuff
 from offbeat.coordinator import Coordinator
 from tests.coordinator.conftest import PLAN, Periodic, everybody_present, make, receive
 
@@ -120,3 +120,17 @@ def test_the_leases_of_a_periodic_algorithm_do_not_tick_it():
     coordinator.assign(0.0)
     coordinator.lapse(5.0)
     assert (algorithm.ticks, coordinator.statistics.lost) == (0, 2)
+
+
+def test_a_round_waits_for_the_lease_that_ends_last_though_another_was_renewed_after_it():
+    coordinator = Coordinator(
+        FedAvg(cohort=3), torch.zeros(2), clients=3, local=PLAN, lease_seconds=60.0, max_visit_seconds=100.0
+    )
+    coordinator.present(0.0, 0)
+    coordinator.assign(0.0)
+    coordinator.present(45.0, 1)
+    (second,) = coordinator.assign(45.0)  # until 105
+    assert coordinator.renew(50.0, 0, 0)  # until 100, the longest that its visit may last
+    coordinator.lapse(100.0)
+    assert (coordinator.visits.has_slot(0), coordinator.visits.has_slot(1)) == (False, True)
+    assert receive(coordinator, 101.0, second, vector=torch.ones(2)).counted

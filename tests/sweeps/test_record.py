@@ -31,9 +31,20 @@ def test_a_broken_record_is_one_line(content, tmp_path, overs):
         Record(tmp_path, overs("local.lr=1:2"), ["a"])
 
 
-def test_a_sweep_is_removed_with_its_runs_only(tmp_path):
-    for name in ("a 0-seed1", "a 12-seed3.unfinished", "b 0-seed1", "a-seed1", "a x-seed1"):
+def test_a_sweep_is_removed_with_its_runs_only(tmp_path, overs):
+    for name in ("a 0-seed1", "a 12-seed3.unfinished", "b 0-seed1", "a-seed1", "a x-seed1", "a 2 0-seed1"):
         (tmp_path / name).mkdir()
     (tmp_path / "trials.json").touch()
-    remove_sweep(tmp_path, ["a"])
-    assert {path.name for path in tmp_path.iterdir()} == {"b 0-seed1", "a-seed1", "a x-seed1"}
+    remove_sweep(tmp_path, overs("local.lr=1:2"), ["a"])
+    assert {path.name for path in tmp_path.iterdir()} == {"b 0-seed1", "a-seed1", "a x-seed1", "a 2 0-seed1"}
+
+
+def test_the_points_of_other_labels_stay_where_a_sweep_is_removed(tmp_path, overs):
+    over = overs("local.lr=1:2")
+    Record(tmp_path, over, ["a", "b"]).add({"a": [{"local.lr": 1.5}], "b": [{"local.lr": 1.7}]})
+    remove_sweep(tmp_path, over, ["a"])
+    assert Record(tmp_path, over, ["a", "b"]).points == {"a": [], "b": [{"local.lr": 1.7}]}
+    remove_sweep(tmp_path, overs("local.lr=1:3"), ["a"])
+    assert Record(tmp_path, overs("local.lr=1:3"), ["a"]).points == {"a": []}
+    remove_sweep(tmp_path, over, ["a"])  # of a sweep that has not begun
+    assert list(tmp_path.iterdir()) == []

@@ -24,6 +24,13 @@ def test_each_part_of_a_range_has_one_point_and_each_choice_equally_many(seed):
     assert sorted(point["clients"] for point in points) == [10] * 10 + [20] * 10 + [50] * 10
 
 
+def test_whole_numbers_are_spread_by_their_logarithm_where_that_is_asked_for():
+    points = spread_points({"window": Range(1, 1023, log=True, whole=True)}, 10, 0)
+    found = sorted(point["window"] for point in points)
+    for part, window in enumerate(found):  # each part of the logarithms doubles
+        assert 2**part <= window < 2 ** (part + 1)
+
+
 def test_choices_are_not_tied_to_other_keys():
     points = spread_points(SPACE, 30, 0)
     for clients in (10, 20, 50):

@@ -262,5 +262,31 @@ def test_without_noise_the_helper_only_opens():
 
 def test_a_run_whose_clients_have_spent_their_participations_says_so(simulation):
     spent = simulation("{ clip_norm = 0.5, max_participations = 1 }", "stop={ updates = 21 }")  # of 20 clients
-    with pytest.raises(OffbeatError, match=r"no client may take part any more; lower stop\.versions"):
+    with pytest.raises(OffbeatError, match=r"no client may take part any more; end the run earlier by \[stop\]"):
         finished(spent)
+
+
+COME_AND_GO = "population.availability={ name = 'alternating', groups = 2, period_seconds = 3.0 }"
+
+
+def test_clients_that_come_and_go_do_not_hide_that_none_may_take_part(simulation):
+    spent = simulation("{ clip_norm = 0.5, max_participations = 1 }", "stop={ updates = 21 }", COME_AND_GO)
+    with pytest.raises(OffbeatError, match="no client may take part any more"):
+        in_steps(spent)
+    assert spent.coordinator.statistics.counted == 20
+
+
+def test_nor_do_they_where_there_are_periods(simulation, monkeypatch):
+    monkeypatch.setattr("offbeat.simulation.stall_guard._MAX_IN_VAIN", 20)
+    periodic = "algorithms={ mine = { algorithm = 'fedluck', period = 0.5, steps = [1, 1], compression = [1, 1] } }"
+    spent = simulation("{ clip_norm = 0.5, max_participations = 1 }", "stop={ updates = 21 }", COME_AND_GO, periodic)
+    with pytest.raises(OffbeatError, match=r"no update counted in the last \d+ visits and ticks"):
+        in_steps(spent)
+    assert spent.coordinator.statistics.counted == 20
+
+
+def in_steps(simulation, most=20_000):
+    """Run a simulation to its end, or for so many steps."""
+    while not simulation.finished and most:
+        simulation.step()
+        most -= 1

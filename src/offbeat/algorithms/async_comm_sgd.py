@@ -10,6 +10,7 @@ from offbeat.algorithms.components import (
     ByRound,
     ClosedBuffer,
     LocalPlan,
+    Period,
     Periodic,
     Positive,
     ServerOptimizer,
@@ -41,8 +42,9 @@ class AsyncCommSGD(Algorithm[Periodic]):
     Args:
         pattern: The rounds in which each client talks.
         step_sizes: γ_t, one for each round; None takes the run's ``lr``.
-        average: Whether ``result`` is ``Σ w_t x_t / Σ w_t`` with ``w_t = (Δ + t)²``, Δ the pattern's longest gap.
-        period: Seconds a round, > 0.
+        average: Whether ``result`` is ``Σ w_t x_t / Σ w_t`` with ``w_t = (Δ + t)²``, Δ the pattern's longest gap;
+            1/p for ``random``, whose gaps have no limit.
+        period: Seconds a round, ≥ 0.001.
         weighting: ``examples`` (p_i by the data weights that ``start`` is given) or ``uniform`` (the paper's 1/N).
         server_lr: Step size on the average, > 0; the paper's is 1.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
@@ -53,7 +55,7 @@ class AsyncCommSGD(Algorithm[Periodic]):
     pattern: Pattern = round_robin(k=2, every=1)
     step_sizes: StepSizes | None = None
     average: bool = False
-    period: Positive = 1.0
+    period: Period = 1.0
     weighting: Weighting = "examples"
     server_lr: Positive = 1.0
     server_optimizer: ServerOptimizer | None = None

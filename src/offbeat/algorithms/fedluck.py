@@ -12,6 +12,7 @@ from offbeat.algorithms.components import (
     ClosedBuffer,
     Compression,
     LocalPlan,
+    Period,
     Periodic,
     Positive,
     ServerOptimizer,
@@ -50,7 +51,7 @@ class FedLuck(Algorithm):
     (``Aegsteh-T/FedLuck_Euro_Par`` on GitHub).
 
     Args:
-        period: T̃, seconds, > 0.
+        period: T̃, seconds, ≥ 0.001.
         server_lr: Step size on the mean, > 0.
         steps: Smallest and largest k.
         compression: Smallest and largest δ, the share of entries that top-k sends, in (0, 1].
@@ -63,7 +64,7 @@ class FedLuck(Algorithm):
     name = "fedluck"
     measures = True
 
-    period: Positive = 1.0
+    period: Period = 1.0
     server_lr: Positive = 1.0
     steps: tuple[int, int] = (1, 50)
     compression: tuple[float, float] = (0.01, 1.0)

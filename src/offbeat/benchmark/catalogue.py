@@ -73,9 +73,8 @@ def _entry(world: World, label: str, table: Table, common: Mapping[str, str], ov
     texts: dict[str, Any] = {key: text for key, text in common.items() if key.partition(".")[0] in parameters}
     texts |= own
     texts |= {key: text for key, text in world.space.items() if texts.get(key)}
-    given = [parse_over(text) for text in overs]
-    texts |= {over.key: over.text.partition("=")[2] for over in given}
     texts = {key: _with_number_of_clients(world, text) for key, text in texts.items() if text}
+    texts |= {over.key: over.text.partition("=")[2] for over in map(parse_over, overs)}
     found = [_over(label, key, text) for key, text in texts.items()]
     spaces = search_spaces({**world.table, "algorithms": {label: table}}, found, [label], world.path)
     return Entry(label, table, server, spaces[label], texts)

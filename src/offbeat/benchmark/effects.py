@@ -125,12 +125,14 @@ def compare(world: World, curves: Curves) -> Comparison:
 def _budgets(world: World, curves: Curves) -> dict[str, Budget]:
     """Return the budgets by cost and seed.
 
-    All runs take the same virtual time. Of client time and bytes it is a share of what the baseline spent.
+    All runs take the same virtual time. Of client time and bytes it is a share of what the baseline spent; a seed whose
+    baseline diverged has no budget.
     """
     seeds = {curve.seed for own in curves.values() for curve in own}
+    whole = [curve for curve in curves.get(BASELINE, ()) if not has_diverged(curve)]
     budgets: dict[str, Budget] = {"seconds": dict.fromkeys(seeds, world.seconds)}
     for cost in COSTS[1:]:
-        budgets[cost] = {curve.seed: SHARE * float(curve.costs[cost][-1]) for curve in curves.get(BASELINE, ())}
+        budgets[cost] = {curve.seed: SHARE * float(curve.costs[cost][-1]) for curve in whole}
     return budgets
 
 

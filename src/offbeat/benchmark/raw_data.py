@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from offbeat.benchmark.client_time import client_seconds
 from offbeat.benchmark.measures import Curve
 from offbeat.benchmark.protocol import Tuned
-from offbeat.benchmark.world import PUBLISHED
+from offbeat.benchmark.world import PUBLISHED, World
 from offbeat.errors import OffbeatError
 from offbeat.runs.directory import Run, disk_errors
 from offbeat_client.files import write_durably
@@ -58,17 +58,24 @@ class WorldData:
         return found
 
     def with_others(self, other: "WorldData") -> "WorldData":
-        """Return these data, and those of other labels from ``other``."""
-        labels = set(other.facts) - set(self.facts)
-        mask = pa.array([label in labels for label in other.table["algorithm"].to_pylist()])
-        facts = {label: fact for label, fact in other.facts.items() if label in labels}
+        """Return these data, and those of other labels from ``other``.
+
+        Data of another world, whose file has since been changed, are left out.
+        """
+        worlds = {None, *(fact.get("world") for fact in self.facts.values())}  # None: before it was recorded
+        facts = {
+            label: fact
+            for label, fact in other.facts.items()
+            if label not in self.facts and fact.get("world") in worlds
+        }
+        mask = pa.array([label in facts for label in other.table["algorithm"].to_pylist()])
         return WorldData(pa.concat_tables([self.table, other.table.filter(mask)]), {**self.facts, **facts})
 
 
-def data_of(world: str, tuned: Sequence[Tuned]) -> WorldData:
+def data_of(world: World, tuned: Sequence[Tuned]) -> WorldData:
     """Return the data of a world's runs."""
-    tables = [_rows(world, one.entry.label, run) for one in tuned for run in one.runs]
-    return WorldData(pa.concat_tables(tables), {one.entry.label: _facts(one) for one in tuned})
+    tables = [_rows(world.name, one.entry.label, run) for one in tuned for run in one.runs]
+    return WorldData(pa.concat_tables(tables), {one.entry.label: _facts(world, one) for one in tuned})
 
 
 def _rows(world: str, label: str, run: Run) -> pa.Table:
@@ -84,11 +91,12 @@ def _rows(world: str, label: str, run: Run) -> pa.Table:
     return pa.table({name: columns.get(name, history.get(name)) for name in SCHEMA.names}, schema=SCHEMA)
 
 
-def _facts(one: Tuned) -> dict[str, Any]:
-    """Return an algorithm's search, its best point, and a run's processor seconds."""
+def _facts(world: World, one: Tuned) -> dict[str, Any]:
+    """Return the world, the search, the best point, and a run's processor seconds."""
     tried = [(_accuracy(trial.value), dict(trial.point)) for trial in one.trials]
     seconds = [run.processor_seconds or run.real_seconds for run in one.runs]
     return {
+        "world": world.fingerprint,
         "space": dict(one.entry.texts),
         "settings": dict(one.point),
         "trials": tried,

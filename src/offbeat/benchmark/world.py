@@ -1,5 +1,6 @@
 """The benchmark's worlds, from the package's files or the user's."""
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -93,6 +94,11 @@ class World:
         """The name of the world's file."""
         return self.path.stem
 
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the experiment."""
+        return hashlib.sha256(json.dumps(self.table, sort_keys=True).encode()).hexdigest()[:16]
+
     def experiment(
         self, algorithms: Table, seeds: Sequence[int], share: float, server: Mapping[str, Any]
     ) -> Experiment:
@@ -125,6 +131,11 @@ def read_world(name: str) -> World:
             raise ValueError
     except (LookupError, TypeError, ValueError):
         raise OffbeatError(f"{path}: needs the numbers stop.virtual_seconds and evaluate.target") from None
+    # Keys that ``experiment`` replaces.
+    replaced = [key for key in ("algorithms", "seeds") if key in table]
+    replaced += [f"stop.{key}" for key in table["stop"] if key != "virtual_seconds"]
+    if replaced:
+        raise OffbeatError(f"{path}: {replaced[0]}: the benchmark sets it: leave it out of a world")
     without = [label for label in labels() if label not in benchmark.only] if benchmark.only else benchmark.without
     settings: dict[str, Point] = {}
     if benchmark.settings_of is not None:

@@ -48,7 +48,7 @@ def benchmark(
 ) -> None:
     """Tune algorithms in worlds and compare them with the published results.
 
-    An algorithm is a label of the benchmark, or a class of your own as FILE:CLASS; all of the benchmark's without one.
+    ALGORITHM is a label of the benchmark, or FILE:CLASS for a class of your own; without any, all labels are run.
     Without --world, worlds whose data or packages are missing are left out.
     """
     from offbeat.benchmark import raw_data
@@ -90,7 +90,7 @@ def benchmark(
         tuned = carry_out(
             plan, lambda experiment: Progress(console, experiment.stop, "accuracy"), jobs=jobs, fresh=fresh
         )
-        data = raw_data.data_of(world.name, tuned)
+        data = raw_data.data_of(world, tuned)
         path = raw_data.write(output, world.name, data)
         others = raw_data.published(world.name)
         both = data if others is None else data.with_others(others)

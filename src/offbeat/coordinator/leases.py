@@ -46,7 +46,9 @@ class Leases:
         """Enter the end of a lease, which may be the last one of the open round."""
         heapq.heappush(self._heap, (lease_until, client, visit))
         if of_round:
-            self.round_deadline = lease_until
+            # Renewed at its longest duration, a lease may end before one that began later.
+            is_first = math.isinf(self.round_deadline)
+            self.round_deadline = lease_until if is_first else max(self.round_deadline, lease_until)
 
     def first_ended(self, now: float) -> tuple[float, int, int] | None:
         """Return the earliest end, with its client and visit; None after ``now``."""

@@ -26,11 +26,11 @@ class StallGuard:
         """Raise ``OffbeatError`` if nothing is left to happen that could end the run."""
         if self._queue.at_work or self._has_end or self._algorithm.period is not None:
             return
-        if self._queue.is_passive or self._waits_for_lost_clients():
+        if self._queue.is_passive or self._waits_for_lost_clients() or self._nobody_may_come():
             if self._coordinator.participation is not None:
                 raise OffbeatError(
-                    f"nothing is left to happen at {now:g} virtual seconds: no client may take part any more; lower "
-                    "stop.versions, raise privacy.max_participations or lower privacy.min_separation"
+                    f"nothing is left to happen at {now:g} virtual seconds: no client may take part any more; end the "
+                    "run earlier by [stop], raise privacy.max_participations or lower privacy.min_separation"
                 )
             raise OffbeatError(
                 f"nothing is left to happen at {now:g} virtual seconds: every client stays offline, or the server "
@@ -54,12 +54,19 @@ class StallGuard:
         The period is not in vain while any other event is left. Raises ``OffbeatError`` if too many periods have passed
         since an update counted.
         """
-        self._in_vain += self._queue.is_passive or self._waits_for_lost_clients()
+        self._in_vain += self._queue.is_passive or self._waits_for_lost_clients() or self._nobody_may_come()
         self._check_progress(now)
 
     def _waits_for_lost_clients(self) -> bool:
         """Return whether clients that are not at work hold every slot."""
         return not self._queue.at_work and self._algorithm.slots() <= 0
+
+    def _nobody_may_come(self) -> bool:
+        """Return whether nobody is at work, and no client may take part now."""
+        participation = self._coordinator.participation
+        if participation is None or self._queue.at_work:
+            return False
+        return not any(participation.allows(client, self._algorithm) for client in range(self._coordinator.clients))
 
     def _check_progress(self, now: float) -> None:
         if self._in_vain > max(_MAX_IN_VAIN, 10 * self._coordinator.clients):

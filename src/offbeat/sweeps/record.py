@@ -1,6 +1,7 @@
 """The record of a sweep: its points, written before their runs begin."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -44,15 +45,34 @@ class Record:
         """Add points, on disk."""
         for label, more in points.items():
             self.points[label] += more
-        content = json.dumps({"over": self._over, "points": self.points}, indent=1) + "\n"
         with run_directory.disk_errors(str(self._path), "choose another folder with --output"):
-            write_durably(self._path, content.encode())
+            self._write()
+
+    def remove(self, labels: Sequence[str]) -> None:
+        """Remove the points of labels, on disk."""
+        self.points = {label: points for label, points in self.points.items() if label not in labels}
+        if self.points:
+            self._write()
+        else:
+            self._path.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        content = json.dumps({"over": self._over, "points": self.points}, indent=1) + "\n"
+        write_durably(self._path, content.encode())
 
 
-def remove_sweep(folder: Path, labels: Sequence[str]) -> None:
-    """Remove the runs of these labels' trials, then the record."""
+def remove_sweep(folder: Path, overs: Sequence[Over], labels: Sequence[str]) -> None:
+    """Remove the runs of these labels' trials, then their points.
+
+    A record that is broken, or of a sweep over something else, is removed whole.
+    """
+    is_trial = re.compile(rf"({'|'.join(map(re.escape, labels))}) \d+-seed\d").match
     with run_directory.disk_errors(f"into {folder}", "choose another folder with --output"):
-        for label in labels:
-            for path in folder.glob(f"{label} [0-9]*-seed[0-9]*"):
-                run_directory.remove(path)
-        (folder / _FILE).unlink(missing_ok=True)
+        for path in filter(lambda path: is_trial(path.name), list(folder.iterdir())):
+            run_directory.remove(path)
+        try:
+            record = Record(folder, overs, ())
+        except OffbeatError:
+            (folder / _FILE).unlink()
+        else:
+            record.remove(labels)

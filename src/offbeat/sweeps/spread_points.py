@@ -1,5 +1,6 @@
 """Points that are spread evenly over a search space."""
 
+import math
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -37,10 +38,8 @@ def _places(key: str, number: int, seed: int) -> NDArray[np.float64]:
 def _values(values: Values, places: NDArray[np.float64]) -> list[Any]:
     if isinstance(values, Choices):
         return [values.values[int(place * len(values.values))] for place in places]
+    end = values.high + values.whole  # a whole number is the floor of one in [low, high + 1)
+    numbers = values.low * (end / values.low) ** places if values.log else values.low + (end - values.low) * places
     if values.whole:
-        return [int(values.low + place * values.size) for place in places]
-    if values.log:
-        numbers = values.low * (values.high / values.low) ** places
-    else:
-        numbers = values.low + (values.high - values.low) * places
+        return [min(math.floor(number), int(values.high)) for number in numbers]
     return [min(max(float(f"{number:.{_DIGITS}g}"), values.low), values.high) for number in numbers]

@@ -74,7 +74,7 @@ class Sweep:
         check_optuna(self.spaces, self.trials)
         with lock_folder(folder, ".sweep.lock"):
             if fresh:
-                remove_sweep(folder, list(self.spaces))
+                remove_sweep(folder, self.overs, list(self.spaces))
             record = Record(folder, self.overs, list(self.spaces))
             display = progress(self.runs - self._finished(folder))
             shared = self._shared_settings(display.say)

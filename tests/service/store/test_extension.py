@@ -41,4 +41,7 @@ def test_a_folder_takes_a_later_end_and_keeps_it(tmp_path):
     with pytest.raises(OffbeatError, match=r"other settings \(model, stop\)"):
         store.run_id(config(30) | {"model": {"name": "cnn"}})
     assert store.run_id(config(20)) == run_id
+    assert store.run_id(config()) == run_id
+    with pytest.raises(OffbeatError, match=r"holds a run without stop.versions: leave it out$"):
+        store.run_id(config(30))
     store.close()

@@ -17,7 +17,7 @@ from offbeat.algorithms.components.buffers.latest_of_each import LatestOfEach
 from offbeat.algorithms.components.buffers.single_updates import Each
 from offbeat.algorithms.components.buffers.window import Window
 from offbeat.algorithms.components.component import RunFacts
-from offbeat.algorithms.components.hyper_parameters import Count, NotNegative, Positive, Share, Weighting
+from offbeat.algorithms.components.hyper_parameters import Count, NotNegative, Period, Positive, Share, Weighting
 from offbeat.algorithms.components.latest_models import LatestModels
 from offbeat.algorithms.components.schedules.arrival_groups import ArrivalGroups
 from offbeat.algorithms.components.schedules.periodic import Periodic
@@ -51,6 +51,7 @@ __all__ = [
     "NotNegative",
     "OverSelection",
     "Payload",
+    "Period",
     "Periodic",
     "Positive",
     "Promise",

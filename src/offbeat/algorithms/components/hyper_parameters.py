@@ -15,6 +15,7 @@ from offbeat_client.number_checks import LARGEST_COUNT, LARGEST_FLOAT32
 
 Count = Annotated[int, Interval(ge=1, le=LARGEST_COUNT)]
 Positive = Annotated[float, Interval(gt=0, le=LARGEST_FLOAT32)]
+Period = Annotated[float, Interval(ge=1e-3, le=LARGEST_FLOAT32)]
 NotNegative = Annotated[float, Interval(ge=0, le=LARGEST_FLOAT32)]
 Share = Annotated[float, Interval(gt=0, le=1)]
 Weighting = Literal["examples", "uniform"]

@@ -16,6 +16,7 @@ A checkpoint covers the records up to its number; updates without a later record
 """
 
 import json
+import math
 import os
 import secrets
 import stat
@@ -89,9 +90,11 @@ class Store:
             before = json.loads(found["config"])
             keys = sorted(key for key in {*before, *config} if before.get(key) != config.get(key))
             if keys == ["stop"] and without_versions(before) == without_versions(config):
-                raise OffbeatError(
-                    f"{self.folder} holds a run of {stop_versions(before)} versions: stop.versions may only grow"
-                )
+                end = stop_versions(before)
+                run = "a run without stop.versions: leave it out"
+                if math.isfinite(end):
+                    run = f"a run of {end} versions: stop.versions may only grow"
+                raise OffbeatError(f"{self.folder} holds {run}")
             raise OffbeatError(
                 f"{self.folder} holds a run with other settings ({', '.join(keys)}): take another service.folder, or "
                 "the settings that it was begun with"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from offbeat.algorithms import AsyncCommSGD, FedAvg, FedBuff, FedFa, FedLuck, FedNova
+from offbeat.algorithms import AsyncCommSGD, FedAvg, FedBuff, FedDyn, FedFa, FedLuck, FedNova
 from offbeat.algorithms.components.buffers.robust import RULES, krum, robust, trimmed_mean
 
 
@@ -70,7 +70,7 @@ def test_the_step_is_the_robust_mean_times_server_lr_without_weights(make, plan,
 
 @pytest.mark.parametrize(
     "algorithm",
-    [FedNova(), FedFa(), AsyncCommSGD(), FedLuck(normalise=True)],
+    [FedNova(), FedFa(), FedDyn(), AsyncCommSGD(), FedLuck(normalise=True)],
     ids=lambda algorithm: algorithm.name,
 )
 def test_a_robust_mean_replaces_only_a_plain_mean(algorithm):

@@ -73,7 +73,8 @@ def robust(name: str) -> "Wrap":
 
     def wrap(algorithm: "Algorithm[Any]") -> Aggregate:
         buffer = algorithm.buffer
-        if not isinstance(buffer, Sum) or buffer.tallies:
+        # Clients that correct their gradients remember what they sent, and the server must sum just that.
+        if not isinstance(buffer, Sum) or buffer.tallies or algorithm.corrects_gradients:
             raise ValueError(
                 f"aggregate = '{name}' does not go with {algorithm.name}: it takes the place of a mean of deltas"
             )
