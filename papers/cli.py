@@ -46,7 +46,7 @@ _PAGES = Path("docs") / "results"  # --list shows the verdicts of this ledger un
     type=click.IntRange(min=1),
     default=DEFAULT_SEEDS,
     show_default=True,
-    help="The first N seeds of a figure's file. A verdict needs five, the ledger has ten. Theorems and "
+    help="The first N seeds of a figure's file, or all. A verdict needs five, the ledger has ten. Theorems and "
     "the study of displacement always take all.",
 )
 @click.option("--jobs", metavar="N", type=click.IntRange(min=1), default=os.cpu_count() or 1, help="Runs at once.")

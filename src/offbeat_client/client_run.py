@@ -57,7 +57,7 @@ def run_client(
 
     Args:
         url: The server's, such as ``https://host:8443``.
-        make_client: Makes the user's client, a class with ``fit`` or a function, from the client's number.
+        make_client: Makes the user's client, an object with ``fit`` or a function, from the client's number.
         folder: The client's identity, its unacknowledged update and its memory; one for each client.
         enrolment_token: Needed as long as the folder holds no client.
         name: The client's name, for people.

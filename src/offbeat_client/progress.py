@@ -20,7 +20,7 @@ class Progress:
         self._is_idle = False
         self._answered += 1
         self._counted += delivery.counted
-        outcome = "counted" if delivery.counted else "too late to count"
+        outcome = "counted" if delivery.counted else "unused"
         staleness = "" if delivery.staleness is None else f", staleness {delivery.staleness}"
         total = f"{self._counted} of {self._answered} updates counted"
         _log.info("visit %d: %s%s; %s; next: %s", visit, outcome, staleness, total, _next(delivery.following))

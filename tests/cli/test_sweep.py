@@ -75,5 +75,5 @@ def test_a_mistake_is_one_line(arguments, line, offbeat, folder):
 def test_without_optuna_it_says_how_to_install_it(offbeat, folder, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     code, _, err = offbeat(*SWEEP)
-    assert (code, err) == (2, "offbeat: a sweep needs Optuna: pip install 'offbeat[sweep]'\n")
+    assert (code, err) == (2, "offbeat: more combinations than --trials need Optuna: pip install 'offbeat[sweep]'\n")
     assert offbeat("sweep", "tiny.toml", "--over", "local.lr=0.1,0.2", "--algorithm", "fedbuff")[0] == 0

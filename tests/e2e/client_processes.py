@@ -56,7 +56,7 @@ class ClientProcess:
 
     def receipts(self) -> dict[int, bool]:
         """Return which visits it has noted the receipts of, and whether they counted."""
-        found = re.findall(r"^visit (\d+): (counted|too late to count)\b", self.said, re.MULTILINE)
+        found = re.findall(r"^visit (\d+): (counted|unused)\b", self.said, re.MULTILINE)
         return {int(visit): what == "counted" for visit, what in found}
 
     def last(self) -> int | None:

@@ -19,7 +19,7 @@ def test_each_receipt_is_one_line_with_what_comes_next(caplog: pytest.LogCapture
         progress.note_receipt(3, Delivery(True, 0, following=checked_in(evaluation=asked)))
     assert caplog.messages == [
         "visit 0: counted, staleness 3; 1 of 1 updates counted; next: check in",
-        "visit 1: too late to count, staleness 12; 1 of 2 updates counted; next: wait for work",
+        "visit 1: unused, staleness 12; 1 of 2 updates counted; next: wait for work",
         "visit 2: counted; 2 of 3 updates counted; next: nothing, the run is over",
         "visit 3: counted, staleness 0; 3 of 4 updates counted; next: evaluate version 9",
     ]

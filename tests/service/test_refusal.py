@@ -22,7 +22,7 @@ def test_kinds_are_those_of_the_protocol() -> None:
 
 
 def test_problem_is_the_protocols_example() -> None:
-    detail = "the update must be float32 of shape (7850,), got shape (10,)"
+    detail = "the update must be of shape (7850,), got shape (10,)"
     problem = Refusal("wrong-shape", detail).problem()
     assert problem == {"title": "Unprocessable Content", "status": 422, "kind": "wrong-shape", "detail": detail}
 

@@ -87,5 +87,7 @@ def test_optuna_is_needed_for_large_spaces_only(monkeypatch):
     check_optuna({"a": LR}, 20)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     check_optuna({"a": FEW}, 6)
-    with pytest.raises(OffbeatError, match=r"^a sweep needs Optuna: pip install 'offbeat\[sweep\]'$"):
+    with pytest.raises(
+        OffbeatError, match=r"^more combinations than --trials need Optuna: pip install 'offbeat\[sweep\]'$"
+    ):
         check_optuna({"a": FEW, "b": LR}, 6)

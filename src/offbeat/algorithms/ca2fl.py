@@ -25,7 +25,7 @@ class CA2FL(Algorithm):
     Let h_i be client i's latest update and h the average of all N, as of the last step. At the K-th arrival
     ``w ← w − server_lr · (h + (1/K) Σ_S (Δ_i − h_i))`` over the K updates S, and ``h ← h + (1/N) Σ_S (Δ_i − h_i)``.
     With unequal shares p_i of the objective each Δ_i − h_i is multiplied by p_i N. A client that comes twice before a
-    step counts with its newer update, since its two differences add up to one.
+    step counts with its newer update, since its two differences add up to that update minus h_i.
 
     Wang, Cao, Wu, Chen and Chen, "Tackling the Data Heterogeneity in Asynchronous Federated Learning with Cached Update
     Calibration" (ICLR 2024). There h_i is kept by the server.

@@ -22,8 +22,8 @@ class FedAvg(Algorithm):
 
     ``w_{t+1} = w_t − server_lr · Σ p_i Δ_i`` over the first m = ``cohort`` updates, with ``p_i = n_i / Σ n`` or
     uniform. With over-selection r, ``ceil(m · r)`` clients are assigned, and updates after the first m are not wanted.
-    A lost client is not replaced. The round ends when every assigned client was heard or lost, and at a ``tick``, its
-    deadline, with the updates that are in. If all clients were lost, a new round begins without a new version.
+    A lost client is not replaced. The round ends with the m-th update, when every assigned client was heard or lost, or
+    at a ``tick``, its deadline. If all clients were lost, a new round begins without a new version.
 
     FedSGD is FedAvg with one local step; FedProx is FedAvg with a local ``mu`` > 0.
 

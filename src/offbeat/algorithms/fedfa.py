@@ -41,8 +41,8 @@ class FedFa(Algorithm):
     - with delta by ``server_lr · ‖Δ‖``; in FedBuff by ``server_lr / K`` times ‖Δ‖;
     - with params by ``1 / (M + (K − 1)/2)`` times ‖Δ‖, M clients at work; in FedAsync by ``α / (1 + α τ̄)`` times ‖Δ‖.
 
-    Compare algorithms at equal displacement by an upload, or tune each, and count uploads, not versions. With s = 1,
-    r = K is FedBuff, and K = 1 plain asynchronous SGD.
+    Compare algorithms at equal displacement by an upload, or tune each, and count uploads, not versions. r = K is
+    FedBuff without staleness weights (s = 1), and K = 1 plain asynchronous SGD.
 
     With ``normalise`` clients count as in FedNova: each delta is divided by its a_j and the sum multiplied by the
     window's mean a_j (Table 6; the paper found the pair unstable). A client that was cut short before its first

@@ -25,7 +25,7 @@ class FedLaAvg(Algorithm):
     difference of its update to its last counted one, u_i^r − u_i^{R_i}. With p_i the client's share of the objective,
     1/N for equal shares, ``u ← u + Σ p_i (u_i^r − u_i^{R_i})``, ``R_i ← r`` and ``x ← x − server_lr · u``. So u is the
     weighted average of all N clients' latest updates, 0 for a client that never counted. The server holds u and N
-    numbers, each client its own last update.
+    numbers; each client holds its own last update.
 
     A client that has lost its last update uploads the full new one, which counts only where the server has kept the
     last one.

@@ -22,8 +22,8 @@ class MIFA(Algorithm):
 
     The name stands for memory-augmented impatient averaging.
 
-    A round takes in the clients that are available until the first of them is back, and ends when all of them are back
-    or lost. They refresh their updates Δ_i; then ``w ← w − server_lr · Σ p_i Δ_i`` over the latest updates of all N
+    A round assigns every available client until the first of them uploads, and ends when each of them has uploaded
+    or is lost. They refresh their updates Δ_i; then ``w ← w − server_lr · Σ p_i Δ_i`` over the latest updates of all N
     clients, p_i being the client's share of the objective, 1/N for equal shares. With one learning rate for all
     rounds Δ_i = lr · G_i in the paper's terms.
 

@@ -19,7 +19,7 @@ RUN_CONFIG = click.option(
 )
 NODE_CONFIG = click.option("--node-config", metavar="SETTINGS", help="The app's node, such as 'num-partitions=10'.")
 MODEL = click.option(
-    "--flower-model", metavar="MODULE:NAME", help="The function that makes the app's model; if that has buffers."
+    "--flower-model", metavar="MODULE:NAME", help="The function that makes the app's model; needed if that has buffers."
 )
 
 

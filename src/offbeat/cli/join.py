@@ -33,7 +33,7 @@ from offbeat.errors import OffbeatError
 @click.option("--device", metavar="NAME", help="Where LocalSGD trains: auto, cpu, cuda, cuda:N or mps.")
 @click.option("--terms", metavar="FILE", type=PATH, help="terms.json of the helper: send masked updates only.")
 @click.option(
-    "--privacy-key", metavar="FILE", type=PATH, help="The key of offbeat privacy key; by default in the folder."
+    "--privacy-key", metavar="FILE", type=PATH, help="The file of the client's key; by default signing-key in --folder."
 )
 def join(
     url: str,

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     metavar="NAME",
     default="own",
     show_default=True,
-    help="own model and data, notebook, quickstart, all-algorithms, compression, private; or algorithms, those of the "
-    "pages on algorithms.",
+    help="own (your model and data), notebook, quickstart, all-algorithms, compression, private, or algorithms (those "
+    "of the pages on algorithms).",
 )
 def new(folder: Path, template: str) -> None:
-    """Write an experiment with your own model and data into FOLDER, to change."""
+    """Write the files of a template into FOLDER, for you to change."""
     known = _templates()
     if template not in known:
         raise OffbeatError(f"--template {template}: {did_you_mean(template, known)}")

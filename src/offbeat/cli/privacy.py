@@ -26,7 +26,7 @@ _COUNT = click.IntRange(1, LARGEST_COUNT)
 _NUMBER = _Finite(1e-6, 1e6)
 
 _PARTICIPATIONS = click.option(
-    "--participations", metavar="k", type=_COUNT, required=True, help="Most versions that take one client."
+    "--participations", metavar="k", type=_COUNT, required=True, help="The most versions that may take the same client."
 )
 _DELTA = click.option(
     "--delta", metavar="δ", type=_Finite(0, 1, min_open=True, max_open=True), required=True,
@@ -47,7 +47,7 @@ def privacy() -> None:
 @_PARTICIPATIONS
 @click.option(
     "--separation", metavar="b", type=click.IntRange(1, LARGEST_BANDS), required=True,
-    help="Least difference between the numbers of two versions that take one client.",
+    help="Least difference between the numbers of two versions that take the same client.",
 )  # fmt: skip
 @click.option("--buffer", metavar="K", type=_COUNT, required=True, help="Clients that a version takes.")
 @click.option("--versions", metavar="n", type=_COUNT, required=True, help="Versions of the run.")

@@ -40,7 +40,7 @@ def theory() -> None:
     "--max-staleness",
     metavar="VERSIONS",
     type=click.IntRange(min=0),
-    help="Staleness of the stalest update that is used; server.max_staleness if it is left out.",
+    help="Staleness of the stalest update that is used; by default server.max_staleness, for fedlaavg Lemma 2's bound.",
 )
 @click.option("--rounds", metavar="T", type=click.IntRange(min=1), help="Server steps, where [stop] does not say it.")
 def bound(

@@ -119,7 +119,8 @@ class ServerSection(Section):
     update_clip_norm: Positive | None = None
     """Updates with a larger Euclidean norm are scaled down to it; none if it is left out."""
     max_update_norm: Positive | None = None
-    """Updates with a larger Euclidean norm are refused and count as unused; none if it is left out."""
+    """Updates with a larger Euclidean norm are unused. Without it a simulation has no limit, and a server that of
+    [service]."""
     max_step_norm: Positive | None = None
     """Server steps with a larger Euclidean norm are scaled down to it; none if it is left out."""
     aggregate: Literal["mean", "trimmed_mean", "krum"] | None = None
@@ -154,7 +155,7 @@ class EvaluateSection(Section):
     """Virtual seconds between two evaluations. Exactly one of this and every_versions is needed."""
     every_versions: Count | None = None
     """Versions between two evaluations: at the instant at which the version reaches or passes a multiple of this. The
-    first and the last model are always measured."""
+    first and the last model of a simulation are always measured; a server measures exact multiples only."""
     metrics: Annotated[tuple[str, ...], Field(strict=False)] | None = None
     """accuracy, mse, mae, or import paths of functions of (outputs, labels); training_loss, in simulations, is the loss
     on 10,000 training examples. Tables compare the first metric, or the test loss if the list is empty. Default:

@@ -29,7 +29,7 @@ class PrivacySection(Section):
     bits: Annotated[int, Field(ge=2, le=24)] = 20
     """Bits of a number of a masked update."""
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
-    """δ, for which ε is reported; below 1/N."""
+    """δ, for which ε is reported; at most 1/N."""
 
     @model_validator(mode="after")
     def _check_combination(self) -> "PrivacySection":

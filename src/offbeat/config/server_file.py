@@ -57,7 +57,7 @@ class ServiceSection(Section):
     key: UserPath | None = None
     """Its private key, PEM."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = ServerSettings.seed
-    """Fixes the initial model, which clients are selected and the algorithm's draws."""
+    """Fixes the initial model, the selection of clients and the algorithm's random draws."""
     initial_model: UserPath | None = None
     """A model that offbeat export wrote: this run begins from it."""
     connections_per_address: Count | None = ServerSettings.connections_per_address
@@ -87,7 +87,7 @@ class ServiceSection(Section):
         if (self.certificate is None) is not (self.key is None):
             raise ValueError("set both certificate and key, or neither")
         if self.certificate and not self.tls:
-            raise ValueError("certificate is for tls = true")
+            raise ValueError("certificate needs tls = true: set it, or leave certificate and key out")
         return self
 
 

@@ -13,7 +13,7 @@ def finding(rows: Sequence[Row]) -> str:
     """Return the sentence: about the time to the target or, without one, the end.
 
     It is about the algorithm that does best against the baseline. The more algorithms there are, the likelier the best
-    one is so by chance. A difference whose interval includes none is called "no clear difference".
+    one is so by chance. A difference whose interval includes 0 (a factor: 1) is called "no clear difference".
     """
     baseline = next(row for row in rows if row.label == rows[0].baseline)
     others = [row for row in rows if row is not baseline and not row.other_world]

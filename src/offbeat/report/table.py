@@ -104,7 +104,7 @@ def caption(rows: Sequence[Row]) -> str:
         side = "above" if first.measure.higher_is_better else "below"
         sentences.append(f"Time to {first.measure.at(first.target)}: first evaluation at or {side} it.")
         if any(row.seconds_to_target is None and row.median_to_target is not None for row in rows):
-            sentences.append("Median: of all seeds; one that missed it took longer than the others.")
+            sentences.append("Median: of all seeds; a seed that missed it counts as the slowest.")
         baseline = next((row for row in rows if row.label == first.baseline), None)
         if baseline and baseline.seconds_to_target is None:
             some = " in some seed" if baseline.reached else ""

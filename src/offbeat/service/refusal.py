@@ -56,7 +56,7 @@ _TITLES = {413: "Content Too Large", 416: "Range Not Satisfiable", 422: "Unproce
 
 
 class Refusal(Exception):  # noqa: N818 — most are not errors
-    """The refusal of a request; nothing has changed.
+    """The refusal of a request.
 
     ``kind``, a key of ``KINDS``, is for programs; ``detail`` is one line for people that says what to do. The answer
     has the additional ``headers``.

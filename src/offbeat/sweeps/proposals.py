@@ -22,7 +22,7 @@ _ATTEMPTS = 10  # to find a new point by its promise; later ones are drawn at ra
 def check_optuna(spaces: Mapping[str, Space], trials: int) -> None:
     """Raise ``OffbeatError`` if points must be chosen and Optuna is not installed."""
     if any(size_of(space) > trials for space in spaces.values()) and importlib.util.find_spec("optuna") is None:
-        raise OffbeatError("a sweep needs Optuna: pip install 'offbeat[sweep]'")
+        raise OffbeatError("more combinations than --trials need Optuna: pip install 'offbeat[sweep]'")
 
 
 def next_points(space: Space, done: Sequence[Trial], number: int, trials: int, seed: int) -> list[Point]:

@@ -55,8 +55,8 @@ def _places(over: Over, labels: Sequence[str]) -> list[tuple[str, str]]:
         return [(label, key)]
     if section not in _OWN_SECTIONS or not rest:
         raise OffbeatError(
-            f"--over {over.text}: a sweep tries algorithms.LABEL.KEY, local.KEY and privacy.KEY; all else is the "
-            "same for all algorithms"
+            f"--over {over.text}: write algorithms.LABEL.KEY, local.KEY or privacy.KEY; set any other key with --set, "
+            "the same for all algorithms"
         )
     return [(label, over.key) for label in labels]
 

@@ -18,7 +18,7 @@ def check_schedule(
 
     Args:
         clients: N ≥ 1.
-        participations: k, the most versions that take one client, ≥ 1.
+        participations: k, the most versions that may take the same client, ≥ 1.
         separation: b, the least difference between two of their numbers, ≥ 1.
         buffer: K, clients that a version takes, ≥ 1.
         versions: n ≥ 1.

@@ -50,7 +50,7 @@ class TermsSection(Section):
     max_participations: Count
     """k: how often a client takes part at most, over all runs of this helper."""
     min_separation: Count = 1
-    """b: how many batches after its last a client may be in another."""
+    """b: the least difference between the numbers of two batches with the same client."""
     bits: Annotated[int, Field(ge=2, le=24)] = 20
     """Bits of a quantised number."""
     payload: MaskedPayload = "delta"

@@ -85,10 +85,10 @@ def test_no_client_has_more_than_its_share_of_the_objective(examples, max_share,
 def test_a_run_waits_for_all_clients_and_weighs_them_by_their_examples(tmp_path):
     with weighing(tmp_path / "server") as server:
         one, two = (server.enrol(examples=examples) for examples in EXAMPLES[:2])
-        assert state_of(server) == "waits for 1 of 3 clients to enrol\n"
-        assert server.admin.http.get("/v1/status").json()["waits_for"] == "1 of 3 clients to enrol"
+        assert state_of(server) == "waits for 1 of 3 clients to enrol or declare examples\n"
+        assert server.admin.http.get("/v1/status").json()["waits_for"] == "1 of 3 clients to enrol or declare examples"
         shown = CliRunner().invoke(cli_service.status, [str(tmp_path / "server")]).output
-        assert "waits for: 1 of 3 clients to enrol\n" in shown
+        assert "waits for: 1 of 3 clients to enrol or declare examples\n" in shown
         assert one.check_in() is None
         with ThreadPoolExecutor(2) as pool:
             waits = [pool.submit(peer.check_in, 20.0) for peer in (one, two)]
@@ -150,7 +150,7 @@ def test_a_client_may_declare_after_it_has_enrolled_and_a_revoked_one_is_not_wai
         answer = peers[0].http.post("/v1/checkin", json={})
         assert kind_of(answer, 422) == "no-examples"
         assert "POST /v1/examples" in answer.json()["detail"]
-        assert state_of(server) == "waits for 3 of 3 clients to enrol\n"
+        assert state_of(server) == "waits for 3 of 3 clients to enrol or declare examples\n"
         for peer in peers[:2]:
             answer = peer.http.post("/v1/examples", json={"examples": 10})
             assert (answer.status_code, answer.json()) == (200, {"examples": 10})

@@ -85,7 +85,7 @@ def test_health_and_readiness_need_no_token_and_a_server_that_stops_is_not_ready
         nobody = server.peer(None).http
         assert nobody.get("/healthz").text == "ok\n"
         ready = nobody.get("/readyz")
-        assert (ready.status_code, ready.text) == (200, "waits for 2 of 2 clients to enrol\n")
+        assert (ready.status_code, ready.text) == (200, "waits for 2 of 2 clients to enrol or declare examples\n")
         peer = server.enrol()
         server.service.is_ready = False
         ready = nobody.get("/readyz")

@@ -84,7 +84,7 @@ def _say_opened(say: Say, run: DemoRun, folder: Path, counted: int) -> None:
     """Report the updates that counted, their sums, and ε."""
     with closing(Store(folder / "helper", read_only=True)) as store:
         sizes = store.batch_sizes()
-    say(f"{counted} updates counted, and the server has seen none of them, only what is under masks")
+    say(f"{counted} updates counted; the server has seen none of them, only masked vectors and opened sums")
     enough = sum(size >= run.buffer_size for size in sizes)
     say(f"{enough} of {len(sizes)} sums that the helper opened have {run.buffer_size} or more distinct clients")
     found = receipts({name: folder / f"{name}.log" for name in run.homes()}, folder / "helper")

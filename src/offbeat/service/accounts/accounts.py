@@ -110,7 +110,7 @@ class Accounts:
             advice = _IF_UNKNOWN[alike[0] if alike else kind]
             raise Refusal("unknown-token", f"this server does not know the token: {advice}", _CHALLENGE)
         if account.kind != kind:
-            raise Refusal("foreign-token", f"this is the {account.kind}'s token, a {kind} token is needed")
+            raise Refusal("foreign-token", f"the token is of the kind {account.kind}: send one of the kind {kind}")
         remedy = _REMEDY_IN_FOLDER if kind == "admin" and account.name == IN_FOLDER else _REMEDIES[kind]
         match account.state(self._clock()):
             case "expired":

@@ -44,7 +44,7 @@ class Metrics:
         self.refusals = self._make(Counter, "offbeat_refusals", "Requests that were refused, by kind", ["kind"])
         self.seconds = self._make(Histogram, "offbeat_request_seconds", "Seconds until an answer began", ["route"])
         self.version = self._make(Gauge, "offbeat_version", "The newest version of the model")
-        self.in_flight = self._make(Gauge, "offbeat_in_flight", "Clients at work that have not lapsed")
+        self.in_flight = self._make(Gauge, "offbeat_in_flight", "Clients at work whose leases have not ended")
         self.waiting = self._make(Gauge, "offbeat_waiting", "Clients that wait for work")
         self.refused_steps = self._make(Gauge, "offbeat_refused_steps", "Server steps that were not finite")
         self._privacy: dict[str, Gauge] | None = None

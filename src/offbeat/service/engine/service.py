@@ -119,7 +119,7 @@ class Service:
         if self.engine.run.is_paused:
             return "an admin to resume it"
         if coordinator.waits_for_examples:
-            return f"{self.accounts.examples.missing()} of {coordinator.clients} clients to enrol"
+            return f"{self.accounts.examples.missing()} of {coordinator.clients} clients to enrol or declare examples"
         if not self.engine.run.is_finished and self._is_without_clients():
             return "a new run: no client may take part any more"
         return None
@@ -207,7 +207,7 @@ class Service:
         If the update is incomplete, returns the number of bytes received so far.
 
         Raises:
-            Refusal: The update is refused; nothing changes, except that its beginning may be kept.
+            Refusal: The update is refused; its beginning may be kept, and ``lost-memory`` frees the visit's slot.
         """
         answer = await self._receiver.receive(request)
         if isinstance(answer, int):

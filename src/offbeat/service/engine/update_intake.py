@@ -81,7 +81,7 @@ class UpdateIntake:
             self._check_report(assignment, header)
         elif self._shares is None:
             raise Refusal(
-                "no-share", "updates of this run are not masked: a client with terms does not take part in it"
+                "no-share", "updates of this run are not masked: join without --terms, and with another --folder"
             )
         else:
             self._shares.check(assignment, header)

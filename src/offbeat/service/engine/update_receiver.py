@@ -70,7 +70,7 @@ class UpdateReceiver:
         """Receive an update or a part of one; return its answer, or the bytes so far.
 
         Raises:
-            Refusal: The update is refused; nothing changes, except that its beginning may be kept.
+            Refusal: The update is refused; its beginning may be kept, and ``lost-memory`` frees the visit's slot.
         """
         header = request.header
         if isinstance(header, UpdateHeader):

@@ -161,7 +161,7 @@ def _ask(folder: Path, method: str, path: str, body: dict[str, Any] | None = Non
         answer.raise_for_status()
         return answer.json() if answer.content else {}
     except httpx.ConnectError as error:
-        remedy = CLOCKS if is_outside_its_dates(error) else "start it"
+        remedy = CLOCKS if is_outside_its_dates(error) else "start it, or wait if it is starting"
         raise NotListeningError(f"the server of {folder} does not answer at {url}: {remedy} ({error})") from None
     except (httpx.HTTPError, ValueError, LookupError) as error:
         raise OffbeatError(

@@ -3,7 +3,7 @@
 Start: lock and open the folder, compare its configuration, bind the socket, load the checkpoint, replay the log's later
 records, write a new checkpoint, then answer requests.
 
-Stop, by a signal or the run's end: hand out no more work, let requests under way end (ten seconds at most), write a
+Stop, by a signal or a failure: hand out no more work, let requests under way end (ten seconds at most), write a
 checkpoint, close the log, release the folder.
 """
 

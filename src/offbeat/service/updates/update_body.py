@@ -156,7 +156,10 @@ def check_body(body: Body, max_norm: float | None) -> float:
         squares += square
     norm = math.sqrt(squares)
     if max_norm is not None and norm > max_norm:
-        raise Refusal("norm-too-large", f"the update's norm is {norm:.6g}, allowed is at most {max_norm:.6g}")
+        raise Refusal(
+            "norm-too-large",
+            f"the update's norm is {norm:.6g}, the limit {max_norm:.6g}: lower lr, or raise max_update_norm",
+        )
     return norm
 
 
@@ -219,7 +222,7 @@ def _dense_layout(body: Body) -> tuple[torch.dtype, int]:
         raise Refusal("wrong-type", f"the update must be float32 or bfloat16 (F32 or BF16), got {shortened(kind)}")
     if shape != [body.length]:
         got = str(tuple(shape))[:80]
-        raise Refusal("wrong-shape", f"the update must be float32 of shape ({body.length},), got shape {got}")
+        raise Refusal("wrong-shape", f"the update must be of shape ({body.length},), got shape {got}")
     dtype = _TYPES[kind]
     size = body.length * dtype.itemsize
     if offsets != [0, size] or body.size != start + size:

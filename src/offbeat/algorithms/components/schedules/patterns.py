@@ -68,7 +68,8 @@ def round_robin(k: int = 2, every: int = 1) -> Pattern:
 def random(p: float = 0.2, seed: int = 0) -> Pattern:
     """Each client talks in a round with probability p, 10⁻⁴ ≤ p ≤ 1, independently.
 
-    ``seed`` fixes the draws; in a TOML file it is the run's seed if it is left out.
+    ``seed`` fixes the draws; in a TOML file it is the run's seed if it is left out. In Python give each run of a
+    comparison its own.
     """
     # Every round up to the next talk is drawn.
     if not 1e-4 <= p <= 1:

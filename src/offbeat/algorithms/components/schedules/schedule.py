@@ -66,7 +66,7 @@ class Schedule(Component):
 
     @property
     def at_work(self) -> int:
-        """The number of clients at work that have not lapsed."""
+        """The number of clients at work whose leases have not ended."""
         return len(self._versions)
 
     @abstractmethod
