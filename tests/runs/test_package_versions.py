@@ -45,6 +45,11 @@ def test_the_users_files_are_listed_with_their_hash(own):
     assert found[str(own.parent)] == found[str(own)]  # it is all that is in the folder
 
 
+def test_a_slash_is_no_folder():
+    config = {"trainer": "loop", "device": "cpu", "data": {"arguments": {"separator": "/"}}}
+    assert "/" not in versions(config, data("digits"))
+
+
 def test_another_file_in_a_folder_shows(own):
     before = versions({"trainer": "loop", "device": "cpu", "path": str(own.parent)}, data("digits"))
     (own.parent / "two").write_text("two")
@@ -60,6 +65,19 @@ def test_imports_from_the_same_folder_are_listed(own):
     found = versions({"trainer": "loop", "device": "cpu", "model": {"name": f"{own}:one"}}, data("digits"))
     assert str(own.parent / "other.py") not in found
     assert found[str(own.parent / "helper_of_own.py")] == sha256(own.parent / "helper_of_own.py")
+
+
+def test_imports_of_a_package_in_the_current_folder_are_listed(tmp_path, monkeypatch):
+    (tmp_path / "own_package").mkdir()
+    files = {name: tmp_path / "own_package" / f"{name}.py" for name in ("__init__", "models", "layers", "unused")}
+    for path in files.values():
+        path.write_text("width = 1")
+    files["models"].write_text("from own_package.layers import width")
+    monkeypatch.chdir(tmp_path)
+    load_object("own_package.models:width")
+    config = {"trainer": "loop", "device": "cpu", "model": {"name": "own_package.models:width"}}
+    found = {name for name in versions(config, data("digits")) if name.startswith(str(tmp_path))}
+    assert found == {str(files[name]) for name in ("__init__", "models", "layers")}
 
 
 def test_users_data_are_identified_by_their_content():

@@ -18,7 +18,7 @@ from offbeat_client.user_code_errors import error_line, failure
 
 _MOST_NAMES = 30  # that an error message lists
 
-# By module name, the folder of each module that a user's file has imported from its own folder.
+# By module name, the folder of each module that was imported from the folder of a user's file or the current one.
 _neighbours: dict[str, Path] = {}
 
 
@@ -80,11 +80,14 @@ def call(text: str, arguments: Mapping[str, Any], what: str) -> Any:
         raise failure(f"{what} {text!r} failed", error, or_library=True) from error
 
 
-def neighbour_files(folder: Path) -> list[Path]:
-    """Return the files in this folder that the user's files in it have imported."""
-    names = [name for name, home in _neighbours.items() if home == folder]
-    files = {getattr(sys.modules.get(name), "__file__", None) for name in names}
-    return sorted(Path(file) for file in files if file is not None)
+def neighbour_files(path: Path) -> list[Path]:
+    """Return the files that were imported from the same folder as a user's file.
+
+    The folder of ``package/module.py`` that was imported as ``package.module`` is that of the package.
+    """
+    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in _neighbours}
+    folders = {path.parent, *(_neighbours[name] for name, file in files.items() if file == str(path))}
+    return sorted({Path(file) for name, file in files.items() if file is not None and _neighbours[name] in folders})
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -132,7 +135,7 @@ def _load_file(text: str, path: Path) -> ModuleType:
 
 
 def _load_module(text: str, name: str) -> ModuleType:
-    with _importable(Path.cwd()):
+    with _neighbours_of(Path.cwd()):
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:

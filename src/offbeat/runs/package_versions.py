@@ -28,7 +28,7 @@ def versions(config: Mapping[str, Any], dataset: Dataset) -> dict[str, str]:
     packages = {name: metadata.version(name) for name in _PACKAGES}
     users_data = {"data": dataset.fingerprint} if is_import_path(dataset.name) else {}
     users_files = set(_files_in(config))
-    users_files.update(*(neighbour_files(path.resolve().parent) for path in users_files if path.suffix == ".py"))
+    users_files.update(*(neighbour_files(path.resolve()) for path in users_files if path.suffix == ".py"))
     try:
         hashes = {str(path): _sha256(path) for path in sorted(users_files)}
     except OSError as error:
@@ -69,7 +69,8 @@ def _files_in(value: Any) -> Iterator[Path]:
         module = getattr(sys.modules.get(place), "__file__", None)
         for text in (value, place, *([module] if module else [])):
             path = Path(text)
-            if path.is_absolute() and path.exists():
+            # A text "/" is a separator rather than a folder.
+            if path.is_absolute() and path != path.parent and path.exists():
                 yield path
 
 
