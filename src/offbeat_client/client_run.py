@@ -84,7 +84,7 @@ def run_client(
             identity = identify(connection, home, enrolment_token, name)
             with user_code("making the client failed"):
                 made = make_client(identity.client)
-            measure = _evaluate(made)
+            measure = None if private is not None else _evaluate(made)
             participant = _Participant(connection, folder, identity.client, _fit(made), measure, outbox, private)
             if private is None:
                 connection.supports = _supports(made, measure)
@@ -210,6 +210,10 @@ class _Participant:
             return self._deliver(pending, ask_first=True, is_last=is_last)
         check_in = self._check_in()
         self.finished = check_in.finished
+        if check_in.evaluation is not None and self._private is not None:
+            raise OffbeatError(
+                "the server asks for losses and metrics, which a client with terms never sends: ask its admin"
+            )
         if check_in.evaluation is not None and self._measure is not None:
             head = evaluate(self._connection, self._folder, check_in.evaluation, self._measure)
             self._audit_heads.keep(head)

@@ -151,6 +151,17 @@ def test_without_a_mask_nothing_is_trained_or_sent(server, helper, run, offer):
     assert server.paths("PUT") == []
 
 
+def test_losses_of_a_model_are_never_sent(server, helper, run, offer):
+    class Measuring(Client):
+        def evaluate(self, model, evaluation):
+            pytest.fail("measured")
+
+    server.evaluations = [{"version": 10, "length": 6}]
+    with pytest.raises(OffbeatError, match="asks for losses and metrics, which a client with terms never sends"):
+        run(Measuring())
+    assert [path for path in server.paths("POST") if "evaluations" in path] == []
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

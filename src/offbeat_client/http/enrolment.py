@@ -1,6 +1,7 @@
 """Enrolment, the renewal of the token, and the declaration of examples."""
 
 import logging
+import re
 import time
 from dataclasses import replace
 
@@ -26,6 +27,8 @@ def identify(connection: Connection, folder: ClientFolder, enrolment_token: str 
     if identity is None:
         if enrolment_token is None:
             raise OffbeatError(f"no client has enrolled in {folder.path}: give an enrolment token with --token-file")
+        if not re.fullmatch("[!-~]+", enrolment_token):
+            raise OffbeatError("the enrolment token has characters that no token has: copy it again")
         if name is not None and len(name) > _MAX_NAME:
             raise OffbeatError(f"the client's name has {len(name)} characters; it may have at most {_MAX_NAME}")
         connection.token = enrolment_token

@@ -1,10 +1,14 @@
 """Errors of requests: no answer, or a refusal."""
 
+from http import HTTPStatus
+
 import httpx
 from pydantic import ValidationError
 
 from offbeat_client.errors import OffbeatError
 from offbeat_client.messages import Problem
+
+_LONGEST_WAIT = 3600.0  # a proxy may ask for any time
 
 
 class UnreachableError(OffbeatError):
@@ -31,7 +35,7 @@ class ServiceError(OffbeatError):
     @property
     def may_pass(self) -> bool:
         """Return whether the same request may succeed later."""
-        return self.status == 429 or self.status >= 500
+        return self.status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS) or self.status >= 500
 
 
 def read_refusal(request: str, response: httpx.Response) -> ServiceError:
@@ -42,7 +46,7 @@ def read_refusal(request: str, response: httpx.Response) -> ServiceError:
         problem = Problem()
     detail = (problem.detail or response.reason_phrase).split("\n", 1)[0]
     try:
-        retry_after = max(0.0, float(response.headers["Retry-After"]))
+        retry_after = min(max(0.0, float(response.headers["Retry-After"])), _LONGEST_WAIT)
     except (KeyError, ValueError):  # it may also be a date, which proxies send
         retry_after = None
     return ServiceError(request, response.status_code, problem.kind, detail, retry_after)

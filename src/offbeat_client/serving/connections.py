@@ -78,7 +78,8 @@ class Connections:
 
     def trust(self, peer: Peer) -> None:
         """Record that a request over this connection had a valid token."""
-        self._last[peer] = time.monotonic()
+        if _DESCRIPTORS is not None:
+            self._last[peer] = time.monotonic()
 
     def shut_down_excess(self) -> int:
         """Shut down the excess connections; return their number."""
@@ -86,7 +87,8 @@ class Connections:
             return 0
         with suppress(OSError):  # too many files are open in the whole system
             names = os.listdir(_DESCRIPTORS)  # noqa: PTH208 — half the time
-            if len(names) <= self.max_per_address:
+            # Each connection with a token adds to ``_last``, which ``_look`` tidies up.
+            if len(names) <= self.max_per_address and len(self._last) <= 2 * self.max_per_address:
                 return 0
             self._look(names)
         by_address: dict[str, list[tuple[_Socket, _Open]]] = {}

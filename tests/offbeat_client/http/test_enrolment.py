@@ -44,10 +44,11 @@ def test_a_client_whose_answer_was_lost_is_the_same_client(tmp_path, folder, mon
     ("token", "name", "message"),
     [
         (None, None, "give an enrolment token with --token"),
+        ("obe_tökén", None, "the enrolment token has characters that no token has"),
         ("token", "a" * 101, "name has 101 characters; it may have at most 100"),
     ],
 )
-def test_a_missing_token_and_a_long_name_are_refused(connection, folder, token, name, message):
+def test_a_missing_or_garbled_token_and_a_long_name_are_refused(connection, folder, token, name, message):
     with pytest.raises(OffbeatError, match=message):
         identify(connection, folder, token, name)
 

@@ -28,12 +28,15 @@ def test_only_the_first_line_of_a_detail_is_read():
 
 
 @pytest.mark.parametrize(
-    ("value", "seconds"), [("5", 5.0), ("0.5", 0.5), ("-3", 0.0), ("Wed, 21 Oct 2026 07:28:00 GMT", None)]
+    ("value", "seconds"),
+    [("5", 5.0), ("0.5", 0.5), ("-3", 0.0), ("inf", 3600.0), ("Wed, 21 Oct 2026 07:28:00 GMT", None)],
 )
 def test_the_server_may_name_a_time(value, seconds):
     assert refusal(503, {"Retry-After": value}, json=PROBLEM).retry_after == seconds
 
 
-@pytest.mark.parametrize(("status", "passes"), [(400, False), (404, False), (422, False), (429, True), (503, True)])
+@pytest.mark.parametrize(
+    ("status", "passes"), [(400, False), (404, False), (408, True), (422, False), (429, True), (503, True)]
+)
 def test_which_refusals_may_pass(status, passes):
     assert refusal(status, json=PROBLEM).may_pass is passes

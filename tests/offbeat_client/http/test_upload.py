@@ -85,10 +85,10 @@ def test_a_lost_receipt_is_requested(server, pending, body, send, fault):
     assert [method for method, _, _ in server.heard] == ["PUT", "GET"]
 
 
-@pytest.mark.parametrize("kind", ["wrong-offset", "upload-in-progress"])
-def test_the_server_names_the_offset(server, pending, body, send, fault, kind):
+@pytest.mark.parametrize(("status", "kind"), [(409, "wrong-offset"), (409, "upload-in-progress"), (408, "too-slow")])
+def test_the_server_names_the_offset(server, pending, body, send, fault, status, kind):
     server.bodies[4] = body.read_bytes()[:500]
-    server.faults[PATH] = [fault(409, kind)]
+    server.faults[PATH] = [fault(status, kind)]
     send()
     assert server.heard[-1][2]["Upload-Offset"] == "500"
     assert server.bodies[4] == body.read_bytes()

@@ -81,6 +81,14 @@ def test_strangers_are_closed_first_then_idle_connections_then_the_newest_reques
         assert is_open(busy)
 
 
+def test_connections_that_have_closed_are_forgotten():
+    connections = Connections(1, 1000)
+    for port in range(1, 2500):
+        connections.trust(("127.0.0.2", port))
+    assert connections.shut_down_excess() == 0
+    assert len(connections._last) == 0
+
+
 @pytest.mark.parametrize(
     ("took", "is_crowded", "pause"), [(0.001, False, 0.25), (0.03, False, 1.5), (0.001, True, 0.05), (0.03, True, 0.3)]
 )

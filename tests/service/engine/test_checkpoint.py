@@ -41,6 +41,28 @@ def test_a_checkpoint_deletes_nothing_that_an_upload_under_way_needs(tmp_path):
         assert torch.equal(server.service.engine.coordinator.algorithm.state_dict()["buffer.sum"], 100 * ONES)
 
 
+def test_a_checkpoint_keeps_the_newest_version_that_has_a_file(tmp_path, monkeypatch):
+    write, began, goes_on = checkpoint.write_checkpoint, threading.Event(), threading.Event()
+
+    def slowly(path, state):
+        began.set()
+        goes_on.wait(10)
+        write(path, state)
+
+    with running(tmp_path / "server", lambda: FedBuff(buffer_size=1, concurrency=1)) as server:
+        peer = server.enrol()
+        visit = peer.check_in()
+        monkeypatch.setattr(checkpoint, "write_checkpoint", slowly)
+        written = asyncio.run_coroutine_threadsafe(server.checkpoints.write(), server.loop)
+        assert began.wait(10)
+        peer.send(visit, ONES)
+        peer.send(peer.check_in(), ONES)  # version 2, which no visit has asked for
+        goes_on.set()
+        written.result(10)
+        assert peer.http.get("/v1/models/latest").headers["location"].endswith("/1")
+        assert peer.http.get("/v1/models/1").status_code == 200
+
+
 def test_checkpoints_are_written_one_at_a_time(tmp_path, monkeypatch):
     """Also if one is cancelled while it is written, as the scheduled one may be when the server stops."""
     write, at_once, began = checkpoint.write_checkpoint, [0, 0], threading.Event()

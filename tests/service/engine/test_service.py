@@ -1,5 +1,6 @@
 """Probes: how fast a client is, reported before its first visit, which is planned by it."""
 
+import asyncio
 import json
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from offbeat.algorithms import FedLuck, LocalPlan
 from offbeat.algorithms.fedluck_choice import best_steps_and_compression
 from offbeat.service.engine.service import LARGEST_PROBE
+from offbeat.service.refusal import Refusal
 from offbeat.service.store.backup import back_up
 from tests.service.conftest import LENGTH, running
 from tests.service.http_client import kind_of
@@ -150,3 +152,14 @@ def test_a_speed_however_odd_makes_a_plan(seconds, tmp_path):
         plan = peer.check_in()["plan"]
         assert 1 <= plan["steps"] <= 50
         assert plan["compression"] is None or 0.01 <= plan["compression"]["parameters"]["share"] <= 1
+
+
+def test_a_client_that_is_revoked_while_its_check_in_waits_gets_no_work(tmp_path):
+    with running(tmp_path / "server") as server:
+        server.enrol()
+        revoked = asyncio.run_coroutine_threadsafe(server.service.revoke(0), server.loop)
+        revoked.result(10)
+        checked_in = asyncio.run_coroutine_threadsafe(server.service.check_in(0, 0.0), server.loop)
+        with pytest.raises(Refusal, match="the token was revoked"):
+            checked_in.result(10)
+        assert server.service.status().at_work == 0

@@ -81,7 +81,9 @@ class CheckpointWriter:
         The caller holds the lock, so that none of the files is appended to.
         """
         engine = self._engine
-        engine.models.keep(_needed_versions(engine) | versions | self._kept_versions)
+        # The coordinator's newest version may have no file yet.
+        published = max(engine.models.versions())
+        engine.models.keep({published} | _needed_versions(engine) | versions | self._kept_versions)
         self._kept_versions = versions
         engine.calls.delete_covered(number)
         for other in numbers_of(self._folder / "checkpoints"):

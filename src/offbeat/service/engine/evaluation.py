@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
@@ -77,7 +78,7 @@ class EvaluationQueue:
         try:
             await self._evaluate()
         except (OSError, ValueError, TypeError) as error:  # no program, or an answer that is not a JSON object
-            event("evaluation_failed", problem=str(error))
+            event("evaluation_failed", logging.WARNING, problem=str(error))
         finally:
             self._has_ended = True
             delete_links(self._folder)
@@ -96,7 +97,8 @@ class EvaluationQueue:
                 path.unlink(missing_ok=True)
                 if not line:
                     # Which must not keep clients from their work.
-                    event("evaluation_failed", version=version, exit_code=await process.wait())
+                    exit_code = await process.wait()
+                    event("evaluation_failed", logging.WARNING, version=version, exit_code=exit_code)
                     return
                 self.last = {"version": version, **json.loads(line)}
                 self._save(self.last)
@@ -118,7 +120,7 @@ class EvaluationQueue:
                 size = file.tell()
                 file.write(_line(result))
         except OSError as error:  # which must not keep clients from their work
-            event("evaluation_failed", version=result["version"], problem=error.strerror)
+            event("evaluation_failed", logging.WARNING, version=result["version"], problem=error.strerror)
             if size is not None:
                 with suppress(OSError):
                     os.truncate(self._path, size)  # else the next line would continue a part of this one

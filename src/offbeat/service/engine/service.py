@@ -145,8 +145,10 @@ class Service:
         """Return a client's work, or when it is to check in again.
 
         Raises:
-            Refusal: The run waits for its clients' examples, and this client has not declared them.
+            Refusal: The client has been revoked; or the run waits for its clients' examples, and this client has not
+                declared them.
         """
+        self.accounts.check_client(client)  # again: the request may have waited since its token was checked
         if self.engine.coordinator.waits_for_examples and not self.accounts.examples.is_known(client):
             raise Refusal(
                 "no-examples",

@@ -75,17 +75,18 @@ class UpdateReceiver:
         header = request.header
         if isinstance(header, UpdateHeader):
             self._accounts.examples.check(request.client, header.examples)
-        plan = self._plan(request.client, request.visit)
-        if plan is None:
+        assignment = self._engine.coordinator.visits.assignment(request.client)
+        if assignment is None or assignment.visit != request.visit:
             if request.is_small:
                 # So that the connection can stay open.
                 await self._uploads.read(request.client, header.bytes, request.pieces)
             receipt = await self._engine.repeated_receipt(request.client, request.visit, header.sha256)
             return UploadAnswer(receipt, is_new=False)
+        plan = assignment.plan
         self._check_size(request, plan)
         try:
             if isinstance(header, ShareHeader) and self._engine.shares is not None:
-                await self._engine.shares.prepare(header.version)
+                await self._engine.shares.prepare(assignment.version)
             self._engine.check_header(request.client, request.visit, header)
             if request.is_small:
                 answer = await self._receive_small(request, plan)
@@ -104,11 +105,6 @@ class UpdateReceiver:
         if isinstance(header, UpdateHeader) and has_counted and not self._accounts.examples.is_known(request.client):
             self._accounts.declare(request.client, header.examples)
         return answer
-
-    def _plan(self, client: int, visit: int) -> LocalPlan | None:
-        """Return the plan of a visit; None if the visit is over."""
-        assignment = self._engine.coordinator.visits.assignment(client)
-        return assignment.plan if assignment is not None and assignment.visit == visit else None
 
     def _check_size(self, request: UploadRequest, plan: LocalPlan) -> None:
         size, largest = request.header.bytes, largest_body(self._engine.models.length, plan)
