@@ -82,29 +82,52 @@ def test_each_nth_version_is_measured_as_in_a_simulation(model, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("command", "fields"),
+    ("command", "problem"),
     [
-        ([sys.executable, "-c", "raise SystemExit(3)"], {"version": 1, "exit_code": 3}),
-        (["cat"], {"problem": "Expecting value: line 1 column 1 (char 0)"}),  # paths are not JSON
-        (
-            [sys.executable, "-c", "input(); print('[1]', flush=True); input()"],
-            {"problem": "'list' object is not a mapping"},
-        ),
-        (["no-such-program"], {"problem": "[Errno 2] No such file or directory: 'no-such-program'"}),
+        ([sys.executable, "-c", "raise SystemExit(3)"], "the program has ended with the exit code 3"),
+        (["cat"], "Expecting value: line 1 column 1 (char 0)"),  # paths are not JSON
+        ([sys.executable, "-c", "input(); print('[1]', flush=True); input()"], "'list' object is not a mapping"),
+        (["no-such-program"], "[Errno 2] No such file or directory: 'no-such-program'"),
     ],
 )
-def test_clients_work_on_after_the_program_has_failed(command, fields, model, tmp_path, caplog):
-    with (
-        caplog.at_level("INFO", "offbeat.service"),
-        serve(tmp_path / "server", model, command, every=1) as server,
-    ):
-        peer = server.enrol()
-        work(server, peer, model, 3)
-        wait_for(lambda: "evaluation_failed" in caplog.messages)
-        work(server, peer, model, 1)
+def test_clients_work_on_after_the_program_has_failed(command, problem, model, tmp_path, caplog):
+    with serve(tmp_path / "server", model, command, every=1) as server:
+        work(server, server.enrol(), model, 3)
+        wait_for(lambda: caplog.messages.count("evaluation_failed") == 3)
         assert not list((tmp_path / "server").glob(".*.evaluated"))
-    (failed,) = [record for record in caplog.records if record.message == "evaluation_failed"]
-    assert failed.fields == fields
+    failed = [record for record in caplog.records if record.message == "evaluation_failed"]
+    assert [record.fields for record in failed] == [{"version": n, "problem": problem} for n in (1, 2, 3)]
+
+
+def test_a_program_that_has_failed_is_started_again(model, tmp_path):
+    once = f"import pathlib; path = pathlib.Path({str(tmp_path / 'failed')!r}); first = not path.exists(); path.touch()"
+    program = [sys.executable, "-c", f"{once}\nif first: raise SystemExit(1)\n{ANSWERS[-1]}"]
+    with serve(tmp_path / "server", model, program, every=1) as server:
+        peer = server.enrol()
+        work(server, peer, model, 1)
+        wait_for(lambda: (tmp_path / "failed").exists())
+        work(server, peer, model, 1)
+        wait_for(lambda: server.service.status().evaluated == {"version": 2, "loss": 0.5})
+
+
+def test_of_many_versions_that_wait_the_oldest_are_left_out(model, tmp_path, caplog):
+    never = [sys.executable, "-c", "input(); input()"]
+    with serve(tmp_path / "server", model, never, every=1) as server:
+        work(server, server.enrol(), model, 12)
+        skipped = [r.fields["version"] for r in caplog.records if r.message == "evaluation_skipped"]
+        # Eight of twelve wait, and the program may have got the first.
+        assert (len(skipped), max(skipped)) in ((3, 4), (4, 4))
+        assert len(list((tmp_path / "server").glob(".*.evaluated"))) <= 9
+
+
+def test_the_newest_version_is_evaluated_after_a_restart(model, tmp_path):
+    with serve(tmp_path / "server", model, [sys.executable, "-c", "input(); input()"], stop_versions=2) as server:
+        work(server, server.enrol(), model, 2)
+        assert server.service.status().finished
+    with serve(tmp_path / "server", model, ANSWERS, stop_versions=2) as server:
+        wait_for(lambda: server.service.status().evaluated == {"version": 2, "loss": 0.5})
+    with serve(tmp_path / "server", model, ["no-such-program"], stop_versions=2) as server:
+        assert server.service.status().evaluated == {"version": 2, "loss": 0.5}  # and not again
 
 
 def test_a_result_that_cannot_be_saved_is_logged_and_the_next_is_evaluated(model, tmp_path, caplog):

@@ -79,7 +79,9 @@ def test_a_server_that_is_slow_is_not_taken_for_a_stopped_one(tmp_path, monkeypa
     assert str(slow.value) == (
         f"the server of {tmp_path} does not answer as expected at {url}: wait, or look at its log (timed out)"
     )
-    with pytest.raises(OffbeatError, match=f"the server of .* does not answer at {url}: start it "):
+    with pytest.raises(
+        OffbeatError, match=f"the server of .* does not answer at {url}: start it, or wait if it is starting "
+    ):
         revoke(tmp_path, "client-3")
 
 

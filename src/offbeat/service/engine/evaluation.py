@@ -16,12 +16,13 @@ from offbeat_client.serving.console_log import event
 
 _SUFFIX = ".evaluated"
 _RETRY_SECONDS = 1.0  # on a full disk
+_MOST_WAITING = 8  # versions, each with a file that takes space
 
 
 class EvaluationQueue:
     """A queue of every n-th version, evaluated one after the other.
 
-    Results go to ``evaluations.jsonl``. Once ``run`` has ended, no version is queued.
+    Results go to ``evaluations.jsonl``.
 
     Args:
         folder: The store's folder.
@@ -53,61 +54,61 @@ class EvaluationQueue:
         self._command = command
         self._on_result = on_result
         self._queue: asyncio.Queue[tuple[int, Path]] = asyncio.Queue()
-        self._has_ended = False
         self._path = folder / "evaluations.jsonl"
         self._load()
 
     def wants(self, version: int) -> bool:
         """Return whether a version is to be evaluated."""
-        return not self._has_ended and version % self._every == 0
+        return version % self._every == 0
+
+    def lacks(self, version: int) -> bool:
+        """Return whether a version is due that an earlier server has not evaluated."""
+        return version > 0 and self.wants(version) and (self.last is None or self.last["version"] < version)
 
     def add(self, version: int) -> None:
-        """Queue a version for evaluation, unless the program has ended.
+        """Queue a version for evaluation; where too many wait, the oldest is left out.
 
         Links its file, since the original may be deleted before the evaluation.
         """
-        if self._has_ended:
-            return
+        if self._queue.qsize() >= _MOST_WAITING:
+            skipped, path = self._queue.get_nowait()
+            path.unlink(missing_ok=True)
+            event("evaluation_skipped", logging.WARNING, version=skipped)
         path = self._folder / f".{version}{_SUFFIX}"
         with suppress(FileExistsError):
             self._models.link(version, path)
         self._queue.put_nowait((version, path))
 
     async def run(self) -> None:
-        """Evaluate versions; returns only if the program ends or fails."""
-        try:
-            await self._evaluate()
-        except (OSError, ValueError, TypeError) as error:  # no program, or an answer that is not a JSON object
-            event("evaluation_failed", logging.WARNING, problem=str(error))
-        finally:
-            self._has_ended = True
-            delete_links(self._folder)
+        """Evaluate versions; never returns.
 
-    async def _evaluate(self) -> None:
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*self._command, stdin=pipe, stdout=pipe)
-        assert process.stdin is not None
-        assert process.stdout is not None
+        A program that has ended or failed is started again for the next version.
+        """
         try:
             while True:
-                version, path = await self._queue.get()
-                await self._insist_on_durability()
-                process.stdin.write(f"{path}\n".encode())
-                line = await process.stdout.readline()
-                path.unlink(missing_ok=True)
-                if not line:
-                    # Which must not keep clients from their work.
-                    exit_code = await process.wait()
-                    event("evaluation_failed", logging.WARNING, version=version, exit_code=exit_code)
-                    return
-                self.last = {"version": version, **json.loads(line)}
-                self._save(self.last)
-                self._on_result(version, self.last)
-                event("evaluated", **self.last)
+                async with _Program(self._command) as program:
+                    while await self._evaluate_next(program):
+                        pass
         finally:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+            delete_links(self._folder)
+
+    async def _evaluate_next(self, program: "_Program") -> bool:
+        """Evaluate the next version; return whether that worked."""
+        version, path = await self._queue.get()
+        await self._insist_on_durability()
+        try:
+            result = {"version": version, **json.loads(await program.answer(path))}
+        except (OSError, ValueError, TypeError) as error:  # no program, its end, or an answer that is not a JSON object
+            # Which must not keep clients from their work.
+            event("evaluation_failed", logging.WARNING, version=version, problem=str(error))
+            return False
+        finally:
+            path.unlink(missing_ok=True)
+        self.last = result
+        self._save(result)
+        self._on_result(version, result)
+        event("evaluated", **result)
+        return True
 
     def _save(self, result: dict[str, Any]) -> None:
         """Append a result to the file.
@@ -140,6 +141,40 @@ class EvaluationQueue:
                 return await self._wait_until_durable()
             except Refusal:  # the disk is full
                 await asyncio.sleep(_RETRY_SECONDS)
+
+
+class _Program:
+    """The program that evaluates, started with the first question."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> "_Program":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+
+    async def answer(self, path: Path) -> bytes:
+        """Return the program's line about a model.
+
+        Raises:
+            OSError: It cannot be started, or has ended.
+        """
+        if self._process is None:
+            pipe = asyncio.subprocess.PIPE
+            self._process = await asyncio.create_subprocess_exec(*self._command, stdin=pipe, stdout=pipe)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{path}\n".encode())
+        line = await self._process.stdout.readline()
+        if not line:
+            raise OSError(f"the program has ended with the exit code {await self._process.wait()}")
+        return line
 
 
 def _results(path: Path) -> Iterator[dict[str, Any]]:

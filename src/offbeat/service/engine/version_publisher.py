@@ -94,7 +94,7 @@ class VersionPublisher:
             try:
                 queue.add(version)
             except OSError as error:  # which must not keep clients from their work
-                event("evaluation_failed", version=version, problem=error.strerror)
+                event("evaluation_failed", logging.WARNING, version=version, problem=error.strerror)
         return clients.begin(version) if clients is not None and is_for_clients else []
 
     async def aggregate(self, work: Callable[[], T]) -> T:

@@ -256,7 +256,7 @@ async def _folder_token(folder: Path, service: Service, kind: Kind) -> str:
 async def _evaluating(settings: ServerSettings, engine: Engine) -> AsyncGenerator[None]:
     """Evaluate versions within the context.
 
-    A failure of the program does not end the server.
+    The newest is the first if an earlier server has not evaluated it. A failure of the program does not end the server.
     """
     if settings.evaluate_every is None or not settings.evaluate_command:
         yield
@@ -269,6 +269,11 @@ async def _evaluating(settings: ServerSettings, engine: Engine) -> AsyncGenerato
         settings.evaluate_command,
         engine.run.note_evaluation,
     )
+    newest = engine.coordinator.algorithm.version
+    if evaluations.lacks(newest):
+        with suppress(OSError, Refusal):  # a full disk must not keep the server from its start
+            await engine.publisher.publish()
+            evaluations.add(newest)
     task = asyncio.create_task(evaluations.run())
     try:
         yield
