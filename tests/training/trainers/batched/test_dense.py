@@ -38,6 +38,9 @@ class Own(nn.Sequential):
         return super().forward(2 * inputs)
 
 
+CLASSES = torch.zeros(4, dtype=torch.long)
+
+
 @pytest.fixture(autouse=True)
 def seeded():
     with models.initial_randomness(1):
@@ -77,9 +80,20 @@ def test_inputs_by_name_have_no_explicit_gradients():
     assert not is_dense(workload(model, cross_entropy, {"input": torch.zeros(4, 6)}))
 
 
-def workload(module, loss, inputs):
+@pytest.mark.parametrize("labels", [torch.full((4, 3), 1 / 3), torch.zeros(4, 1, dtype=torch.long)])
+def test_only_labels_that_are_classes_have_explicit_gradients(labels):
+    assert not is_dense(workload(nn.Sequential(nn.Linear(6, 3)), cross_entropy, torch.zeros(4, 6), labels))
+
+
+def test_a_linear_layer_along_the_last_of_several_dimensions_has_no_explicit_gradients():
+    inputs = torch.zeros(4, 2, 6)
+    assert not is_dense(workload(nn.Sequential(nn.Linear(6, 3)), cross_entropy, inputs))
+    assert is_dense(workload(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), cross_entropy, inputs))
+
+
+def workload(module, loss, inputs, labels=CLASSES):
     # Not a FlatModel, which refuses a module without parameters.
-    return Workload(SimpleNamespace(module=module), Objective(loss), Examples(inputs, torch.zeros(4)), [], 1)
+    return Workload(SimpleNamespace(module=module), Objective(loss), Examples(inputs, labels), [], 1)
 
 
 @pytest.mark.parametrize("hidden", [[], [4], [5, 4]])

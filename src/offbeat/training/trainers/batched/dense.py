@@ -15,21 +15,26 @@ from offbeat.training.workload import Workload
 
 
 def is_dense(workload: Workload) -> bool:
-    """Return whether ``dense_step`` supports a workload's model, loss and inputs.
+    """Return whether ``dense_step`` supports a workload's model, loss and examples.
 
-    The inputs must be one tensor. The model must be ``Linear`` layers separated by ``ReLU``, after an optional
-    ``Flatten``, without hooks, which would not run here. The loss must be cross-entropy.
+    The inputs must be one tensor. The model must be ``Linear`` layers separated by ``ReLU``, without hooks, which would
+    not run here; before them a ``Flatten``, which inputs ``(n, features)`` do not need. The loss must be cross-entropy
+    of classes, int64 ``(n,)``.
     """
-    module = workload.model.module
+    module, (inputs, labels) = workload.model.module, workload.train
     if (
         type(module) is not nn.Sequential
         or workload.objective.loss is not cross_entropy
-        or isinstance(workload.train.inputs, dict)
+        or isinstance(inputs, dict)
+        or labels.dtype != torch.int64
+        or labels.ndim != 1
     ):
         return False
     layers: list[nn.Module] = list(module)
     if layers and type(layers[0]) is nn.Flatten and layers[0].start_dim == 1 and layers[0].end_dim == -1:
         layers = layers[1:]
+    elif inputs.ndim != 2:
+        return False
     kinds = [type(layer) for layer in layers]
     alternate = kinds[::2] == [nn.Linear] * len(kinds[::2]) and kinds[1::2] == [nn.ReLU] * len(kinds[1::2])
     return (
