@@ -1,14 +1,17 @@
 """Evaluations by clients, and that nothing else depends on them."""
 
 import math
+import re
 
 import pytest
 import torch
 
 from offbeat.client_metrics import CLIENTS_EVALUATED
+from offbeat.errors import OffbeatError
 from offbeat.population.availability import Always
 from offbeat.simulation.client_evaluations import ClientEvaluations
 from offbeat.simulation.records import Stop
+from offbeat_client.user_code_errors import user_code
 from tests.simulation.conftest import TIMES, resume, run
 
 
@@ -60,6 +63,31 @@ def test_a_client_whose_loss_is_not_finite_does_not_answer():
     clients = clients_of(measure=lambda client, _: (math.inf if client == 1 else 2.0, {"accuracy": 0.5}))
     assert clients.happen(0.0, 0, torch.zeros(1))[CLIENTS_EVALUATED] == 2
     assert sorted(made.result.client for made in clients.made) == [0, 3]
+
+
+def test_a_client_whose_metric_is_undefined_does_not_answer(caplog):
+    """As that of the recall, for a client without positives; the test set has some, so the metric as such works."""
+
+    def measure(client, _):
+        if client in (0, 3):
+            raise OffbeatError("the metric recall is nan, which is not a finite number")
+        return 2.0, {"accuracy": 0.5}
+
+    clients = clients_of(measure=measure)
+    assert clients.happen(0.0, 7, torch.zeros(1))[CLIENTS_EVALUATED] == 1
+    assert [made.result.client for made in clients.made] == [1]
+    clients.happen(0.0, 8, torch.zeros(1))
+    (message,) = caplog.messages  # once in a run
+    assert re.match(r"client [03] does not measure version 7: the metric recall is nan", message)
+
+
+def test_a_client_that_does_not_fit_into_memory_ends_the_run():
+    def measure(client, _):
+        with user_code("evaluation: the model or the loss failed"):
+            raise MemoryError
+
+    with pytest.raises(OffbeatError, match="evaluation: the model or the loss failed: MemoryError"):
+        clients_of(measure=measure).happen(0.0, 0, torch.zeros(1))
 
 
 def test_nobody_is_there(intervals):

@@ -1,13 +1,18 @@
 """Evaluations of a run's versions by some of its clients."""
 
+import logging
+import math
 from collections.abc import Callable, Container, Sequence
 from typing import NamedTuple
 
 from torch import Tensor
 
 from offbeat.client_metrics import ClientResult, summarise
+from offbeat.errors import OffbeatError, is_out_of_memory
 from offbeat.population.availability import Availability
 from offbeat.randomness import choose_clients
+
+_log = logging.getLogger(__name__)
 
 MeasureOnClient = Callable[[int, Tensor], tuple[float, dict[str, float]]]
 """Maps a client and a model ``(d,)`` to its loss and metrics on the client's held-out examples."""
@@ -30,7 +35,7 @@ class ClientEvaluations:
     """Evaluations by random available clients, on their held-out examples.
 
     They take neither virtual time nor bytes. Clients at work evaluate, too. Clients whose loss or metrics are not
-    finite do not answer.
+    finite or cannot be computed do not answer; the first failure of a run is logged.
 
     Args:
         measure: Measures a model on a client's examples.
@@ -64,6 +69,7 @@ class ClientEvaluations:
         self._metrics = metrics
         self._lower_is_better = lower_is_better
         self._seed = seed
+        self._has_failed = False
 
     def happen(self, now: float, version: int, model: Tensor) -> dict[str, float]:
         """Let clients evaluate a version; return the values of the history's columns."""
@@ -72,10 +78,19 @@ class ClientEvaluations:
             return self._examples[client] > 0 and self._availability.next_available(client, now) == now
 
         chosen = choose_clients(self._seed, version, len(self._examples), self._number, can_evaluate)
-        results = list(filter(lambda result: result.is_finite, (self._result(client, model) for client in chosen)))
+        measured = (self._result(client, version, model) for client in chosen)
+        results = list(filter(lambda result: result.is_finite, measured))
         self.made += [ClientEvaluation(now, version, result) for result in results]
         return summarise(results, self._metrics, self._lower_is_better)
 
-    def _result(self, client: int, model: Tensor) -> ClientResult:
-        loss, metrics = self._measure(client, model)
+    def _result(self, client: int, version: int, model: Tensor) -> ClientResult:
+        try:
+            loss, metrics = self._measure(client, model)
+        except OffbeatError as error:
+            if error.__cause__ is not None and is_out_of_memory(error.__cause__):
+                raise
+            if not self._has_failed:
+                self._has_failed = True
+                _log.warning("client %d does not measure version %d: %s", client, version, error)
+            loss, metrics = math.nan, {}
         return ClientResult(client, self._examples[client], {"loss": loss, **metrics})
