@@ -8,7 +8,7 @@ from offbeat.algorithms import FedBuff, FedLuck, LocalPlan
 from offbeat.algorithms.components import Compression
 from offbeat.algorithms.components.schedules import patterns as p
 from offbeat.algorithms.components.server_optimizer import adam
-from offbeat.config.experiment_sections import StopSection
+from offbeat.config.experiment_sections import ServerSection, StopSection
 from offbeat.config.population_sections import PopulationSection
 from offbeat.report.theory_bound import constants as theory_constants
 from offbeat.report.theory_bound.constants import (
@@ -165,7 +165,7 @@ def test_a_pattern_is_drawn_as_long_as_that_is_quick():
 
 
 def test_plain_steps():
-    (plain,) = plain_steps(FedBuff(), PLAN)
+    (plain,) = plain_steps(FedBuff(), PLAN, ServerSection(aggregate="mean", lease_seconds=9.0), None)
     assert plain.holds
     # A plan with any field beyond its first three does not take plain steps.
     own = {
@@ -176,20 +176,23 @@ def test_plain_steps():
         "error_feedback": True,
         "lr_decay": exponential(0.9),
     }
-    broken = plain_steps(FedBuff(server_optimizer=adam()), LocalPlan(steps=3, batch_size=8, lr=0.1, **own))
+    broken = plain_steps(
+        FedBuff(server_optimizer=adam()), LocalPlan(steps=3, batch_size=8, lr=0.1, **own), ServerSection(), None
+    )
     assert [one.text.split(" is set")[0] for one in broken] == [
         "local.momentum", "local.weight_decay", "local.clip_norm", "local.error_feedback", "local.lr_decay",
         "local.compression", "server_optimizer",
     ]  # fmt: skip
     assert not any(one.holds for one in broken)
     for own in ({"mu": 0.1}, {"optimizer": "adamw"}):
-        (broken,) = plain_steps(FedBuff(), LocalPlan(steps=3, batch_size=8, lr=0.1, **own))
+        (broken,) = plain_steps(FedBuff(), LocalPlan(steps=3, batch_size=8, lr=0.1, **own), ServerSection(), None)
         assert broken.text.startswith(f"local.{next(iter(own))} is set")
         assert not broken.holds
 
 
 def test_fedlucks_theorem_includes_compression_without_feedback():
     compression = Compression("top_k", (("share", 0.5),))
-    assert plain_steps(FedLuck(), LocalPlan(steps=3, batch_size=8, lr=0.1, compression=compression))[0].holds
+    plan = LocalPlan(steps=3, batch_size=8, lr=0.1, compression=compression)
+    assert plain_steps(FedLuck(), plan, ServerSection(), None)[0].holds
     plan = LocalPlan(steps=3, batch_size=8, lr=0.1, compression=compression, error_feedback=True)
-    assert not plain_steps(FedLuck(), plan)[0].holds
+    assert not plain_steps(FedLuck(), plan, ServerSection(), None)[0].holds

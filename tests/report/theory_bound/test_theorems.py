@@ -15,6 +15,8 @@ from offbeat.theory import (
 )
 from tests.report.theory_bound.conftest import CONSTANT, KNOWN, UNIFORM, broken, one
 
+NOT_PLAIN = " is set: steps are not plain gradient steps"
+
 
 class TestFedBuff:
     def test_a_file_that_breaks_nothing(self, load):
@@ -64,6 +66,14 @@ class TestFedBuff:
         wanted = one(experiment, Known(**{**vars(KNOWN), "max_staleness": 3}))
         assert one(experiment, Known(**{**vars(KNOWN), "max_staleness": None})).bound == wanted.bound
         assert one(experiment).bound == one(load({"fedbuff": {}})).bound  # unless the user knows better
+
+    def test_rules_of_the_server_and_privacy_are_not_plain_steps(self, load):
+        norms = {"update_clip_norm": 1.0, "max_update_norm": 2.0, "max_step_norm": 3.0}
+        experiment = load({"fedbuff": {}}, server={"aggregate": "krum", **norms})
+        keys = ["server.aggregate", *(f"server.{norm}" for norm in norms)]
+        assert [line.removesuffix(NOT_PLAIN) for line in broken(one(experiment)) if line.endswith(NOT_PLAIN)] == keys
+        private = load({"fedbuff": {"privacy": {"clip_norm": 1.0}}})
+        assert f"privacy{NOT_PLAIN}" in broken(one(private))
 
 
 class TestFedLaAvg:

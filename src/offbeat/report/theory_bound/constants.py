@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from offbeat.algorithms import Algorithm, FedLuck, LocalPlan
 from offbeat.algorithms.components.schedules.patterns import Pattern
 from offbeat.config.experiment_file import Experiment
-from offbeat.config.experiment_sections import StopSection
+from offbeat.config.experiment_sections import ServerSection, StopSection
 from offbeat.config.population_sections import (
     AlwaysSection,
     BernoulliSection,
@@ -16,6 +16,7 @@ from offbeat.config.population_sections import (
     PopulationSection,
     QuantitySkewSection,
 )
+from offbeat.config.privacy_section import PrivacySection
 from offbeat.theory.bound import Assumption, given
 
 # (client, round) pairs of a random pattern that are drawn to find its longest gap; more would take too long.
@@ -189,7 +190,9 @@ def is_in_time(experiment: Experiment, plan: LocalPlan, period: float) -> Assump
     return given("clients finish in time for their rounds")
 
 
-def plain_steps(algorithm: Algorithm, plan: LocalPlan) -> tuple[Assumption, ...]:
+def plain_steps(
+    algorithm: Algorithm, plan: LocalPlan, server: ServerSection, privacy: PrivacySection | None
+) -> tuple[Assumption, ...]:
     """Return the assumption of plain steps, or a broken one for each other setting."""
     keys = ["momentum", "weight_decay", "mu", "clip_norm", "error_feedback", "lr_decay"]
     if not isinstance(algorithm, FedLuck):  # its theorem includes its compression
@@ -199,6 +202,12 @@ def plain_steps(algorithm: Algorithm, plan: LocalPlan) -> tuple[Assumption, ...]
         extras.append("local.optimizer")
     if getattr(algorithm, "server_optimizer", None) is not None:
         extras.append("server_optimizer")
+    if server.aggregate not in (None, "mean"):
+        extras.append("server.aggregate")
+    norms = ("update_clip_norm", "max_update_norm", "max_step_norm")
+    extras += [f"server.{key}" for key in norms if getattr(server, key) is not None]
+    if privacy is not None:
+        extras.append("privacy")
     if not extras:
         return (Assumption("clients and server take plain gradient steps", True),)
     return tuple(Assumption(f"{extra} is set: steps are not plain gradient steps", False) for extra in extras)

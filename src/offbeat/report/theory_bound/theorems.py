@@ -76,7 +76,7 @@ def _fedbuff(experiment: Experiment, label: str, known: Known, algorithm: FedBuf
             constant_weights=stalest.value is not None and algorithm.staleness(int(stalest.value)) == 1,
             uniform_arrivals=is_uniform(population, algorithm.concurrency),
         ),
-        plain_steps(algorithm, plan),
+        _plain_steps(experiment, label, algorithm),
         lambda values: fedbuff_step_size(**_only(values, "server_steps", "steps", "smoothness")),
     )
 
@@ -115,7 +115,7 @@ def _fedlaavg(experiment: Experiment, label: str, known: Known, algorithm: FedLa
             "gradient_bound": Constant("G", known.gradient_bound, "--gradient-bound"),
         },
         partial(fedlaavg_bound, equal_weights=counts_equally(experiment.population, algorithm.weighting)),
-        (at_least("I", oldest.value or 0, "⌈N/K⌉ − 1", least), *plain_steps(algorithm, plan)),
+        (at_least("I", oldest.value or 0, "⌈N/K⌉ − 1", least), *_plain_steps(experiment, label, algorithm)),
         recommended_lr,
     )
 
@@ -150,7 +150,7 @@ def _async_comm_sgd(experiment: Experiment, label: str, known: Known, algorithm:
         (
             is_in_time(experiment, plan, period),
             equal("server_lr", algorithm.server_lr, "1", 1),
-            *plain_steps(algorithm, plan),
+            *_plain_steps(experiment, label, algorithm),
         ),
         lambda values: min(
             async_comm_step_size(**_only(values, "rounds", "clients", "smoothness")), 1 / (18 * values["smoothness"])
@@ -182,9 +182,13 @@ def _fedluck(experiment: Experiment, label: str, known: Known, algorithm: FedLuc
         partial(fedluck_bound, arrivals_every_period=True),
         (
             Assumption("every visit has the same k and δ" if alike else f"visits differ: {ranges}", alike),
-            *plain_steps(algorithm, plan),
+            *_plain_steps(experiment, label, algorithm),
         ),
     )
+
+
+def _plain_steps(experiment: Experiment, label: str, algorithm: Algorithm) -> tuple[Assumption, ...]:
+    return plain_steps(algorithm, experiment.plan(label), experiment.server, experiment.privacy_of(label))
 
 
 def _only(values: Values, *names: str) -> dict[str, Any]:
