@@ -39,6 +39,7 @@ def unpack_numbers(data: bytes, width: int, count: int) -> NDArray[np.uint32]:
     numbers = np.zeros((count, 4), np.uint8)
     for start in range(0, count, _BLOCK):
         block = numbers[start : start + _BLOCK]
-        bits = unpack_flags(data[start * width // 8 :][: packed_bytes(len(block) * width)], len(block) * width)
+        first, size = start * width // 8, packed_bytes(len(block) * width)
+        bits = unpack_flags(data[first : first + size], len(block) * width)
         block[:, : packed_bytes(width)] = np.packbits(bits.reshape(-1, width), axis=1, bitorder="little")
     return numbers.view("<u4").reshape(count).astype(np.uint32, copy=False)

@@ -24,6 +24,21 @@ def test_many_numbers_are_packed_as_few_are(width):
     assert (unpack_numbers(packed, width, 50_001) == numbers).all()
 
 
+def test_each_byte_is_copied_once():
+    copied = []
+
+    class Recorded(bytes):
+        def __getitem__(self, key):
+            part = super().__getitem__(key)
+            copied.append(len(part) if isinstance(key, slice) else 0)
+            return part
+
+    numbers = np.arange(100_003, dtype=np.uint32)
+    packed = Recorded(pack_numbers(numbers, 17))
+    assert (unpack_numbers(packed, 17, len(numbers)) == numbers).all()
+    assert sum(copied) == len(packed)
+
+
 @given(st.lists(st.booleans(), max_size=40))
 def test_a_flag_is_a_bit_from_the_lowest_up(flags):
     packed = pack_flags(np.array(flags, np.bool_))
