@@ -84,7 +84,7 @@ class MoreInBatches(RoundByNumber):
 @pytest.mark.parametrize(
     ("module", "reason"),
     [
-        (Branching(), "RuntimeError"),
+        (Branching(), r"\(RuntimeError: vmap"),
         (Noisy(), "random"),
         (nn.Sequential(nn.Linear(6, 3), Rounding()), "depend on the other clients"),
         (Remembering(), "its results differ"),

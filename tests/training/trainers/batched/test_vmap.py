@@ -1,16 +1,20 @@
 """The batched trainer gives the plain one's results, for any division of the jobs."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
+from offbeat.errors import OffbeatError
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.smaller_batches import SmallerBatches
 from offbeat.training.trainers.trainer import Job
 from tests.training.conftest import assert_alike, assert_same, assert_same_in_parts, data_of, made
 from tests.workloads import workload_of
@@ -187,3 +191,54 @@ def test_padded_batches_always_have_the_same_shape(monkeypatch):
     padded.collect(jobs_of([PLAIN, dataclasses.replace(PLAIN, steps=9)], "groupnorm"))
     padded.collect(jobs_of([PLAIN] * 5, "groupnorm"))
     assert set(rows) == {4}
+
+
+class TestFailures:
+    def trainer(self, loss):
+        data = DATA | {"loss": loss}
+        return VmapTrainer(workload_of(made(lambda: FlatModel(MODELS["mlp"]())), **data))
+
+    @pytest.mark.parametrize(("number", "others"), [(1, ""), (3, ", or one of 2 trained with it")])
+    def test_a_failure_names_client_visit_and_place(self, number, others):
+        calls = []
+
+        def loss(outputs, labels):
+            calls.append(1)
+            if len(calls) == 3:
+                raise KeyError("mine")
+            return cross_entropy(outputs, labels)
+
+        with pytest.raises(OffbeatError) as caught:
+            self.trainer(loss).collect(
+                [jobs_of([PLAIN] * 4)[3]._replace(visit=visit) for visit in range(3, 3 + number)]
+            )
+        place = f"{Path(__file__)}:{loss.__code__.co_firstlineno + 3}"
+        assert str(caught.value) == (
+            f"client 3, visit 3{others}: the model or the loss failed: KeyError: 'mine' ({place})"
+        )
+
+    def test_a_failure_names_a_client_that_still_trains(self):
+        calls = []
+
+        def loss(outputs, labels):
+            calls.append(1)
+            if len(calls) == 2:
+                raise KeyError("mine")
+            return cross_entropy(outputs, labels)
+
+        plans = [dataclasses.replace(PLAIN, steps=steps) for steps in (1, 1, 2)]
+        with pytest.raises(OffbeatError, match=r"^client 2, visit 2: the model or the loss failed"):
+            self.trainer(loss).collect(jobs_of(plans))
+
+    def test_a_batch_that_does_not_fit_into_memory_is_halved(self):
+        calls = []
+
+        def loss(outputs, labels):
+            calls.append(1)
+            if len(calls) == 1:
+                raise torch.OutOfMemoryError
+            return cross_entropy(outputs, labels)
+
+        trainer = SmallerBatches(self.trainer(loss))
+        assert len(trainer.collect(jobs_of([PLAIN] * 4))) == 4
+        assert trainer.batch_limit == 32

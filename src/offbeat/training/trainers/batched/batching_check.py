@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from offbeat.algorithms.components import LocalPlan
+from offbeat.errors import OffbeatError
 from offbeat.training.trainers.hooks import gradient_hook
 from offbeat.training.trainers.trainer import Job, Trainer
 from offbeat_client.user_code_errors import error_line
@@ -50,8 +51,8 @@ def batching_problem(batched: Trainer, loop: Trainer, plan: LocalPlan) -> str | 
         results = batched.collect(jobs)
         together = batched.collect(visits)
         apart = [*batched.collect(visits[:2]), *batched.collect(visits[2:])]
-    except Exception as error:  # vmap of a user's code can raise any type
-        return error_line(error)
+    except OffbeatError as error:
+        return error_line(error.__cause__ or error)
     finally:
         model.load(start)
     tolerance = _TOLERANCE[loop.workload.accelerator.precision]

@@ -23,6 +23,7 @@ from offbeat.training.trainers.batched.unfolded_convolution import UnfoldedConvo
 from offbeat.training.trainers.trainer import Job, Result, Trainer, read_numbers, result_vector
 from offbeat.training.workload import Workload
 from offbeat_client.local_plan import Optimizer
+from offbeat_client.user_code_errors import user_code
 
 _FETCHED = 256  # examples fetched together, if a step has no more: they stay in the cache until they are used
 _SMALLEST_BATCH = 2  # a CPU may compute a single model in another way, with other last bits
@@ -85,7 +86,10 @@ class VmapTrainer(Trainer):
         return "dense" if self._is_dense else self.name
 
     def collect(self, jobs: Sequence[Job]) -> list[Result]:
-        """Train all jobs, each from its start."""
+        """Train all jobs, each from its start.
+
+        Raises ``OffbeatError`` if the model or the loss fails, or the loss is not a tensor of shape ``()``.
+        """
         self._model.module.train()
         groups: dict[_Group, list[int]] = {}
         for index, job in enumerate(jobs):
@@ -133,7 +137,8 @@ class VmapTrainer(Trainer):
                 for name, values in offset.items():
                     part[name].addcmul_(values[:taken], _along(rate, values), value=-1)
             else:
-                slopes, losses[:taken, step] = self._gradients(part, inputs, labels, dropout)
+                with user_code(f"{_names(jobs[: min(active, number)])}: the model or the loss failed"):
+                    slopes, losses[:taken, step] = self._gradients(part, inputs, labels, dropout)
                 for name, values in offset.items():
                     slopes[name].add_(values[:taken])
                 _local_step(part, slopes, first, velocity, adamw, rate, group)
@@ -231,6 +236,11 @@ def _local_step(
         if velocity is not None:
             slope = velocity[name][:models].mul_(group.momentum).add_(slope)
         weights[name].addcmul_(slope, _along(rates, slope), value=-1)
+
+
+def _names(jobs: Sequence[Job]) -> str:
+    first, others = f"client {jobs[0].client}, visit {jobs[0].visit}", len(jobs) - 1
+    return f"{first}, or one of {others} trained with it" if others else first
 
 
 def _along(values: Tensor, other: Tensor) -> Tensor:
