@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from offbeat.data.catalogue import DATASETS
+from offbeat.data.dataset import MissingDataError
 from offbeat.runs import run_all as runs
 from offbeat.runs.directory import read
 
@@ -200,6 +202,17 @@ class TestPopulation:
         assert f"Drawing: drawn/{drawing}" in out
         offbeat("population", "tiny.toml")
         assert files(folder / "runs" / "tiny") == {drawing}
+
+    @pytest.mark.usefixtures("folder")
+    def test_goes_on_with_the_fallback(self, offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail() -> None:
+            raise MissingDataError("it is nowhere")
+
+        monkeypatch.setitem(DATASETS, "mnist", fail)
+        changes = ("--set", "data.name=mnist", "--set", "data.fallback=digits")
+        code, out, err = offbeat("population", "tiny.toml", *changes)
+        assert (code, err) == (0, "")
+        assert out.startswith("it is nowhere; going on with digits instead\n")
 
 
 def _without_real_time(out: str) -> list[str]:

@@ -148,9 +148,10 @@ def population(file: Path, changes: Sequence[str], output: Path | None) -> None:
     from offbeat.report.population.plots import write_population
     from offbeat.report.population.statistics import population_statistics
     from offbeat.report.population.table import population_table
+    from offbeat.runs.run_all import load_data
 
     experiment = experiment_file.load(file, changes)
-    statistics = population_statistics(experiment)
+    statistics = population_statistics(experiment, load_data(experiment, click.echo))
     console.print(population_table(statistics))
     click.echo(f"Drawing: {write_population(statistics, output or Path('runs') / experiment.name)}")
 

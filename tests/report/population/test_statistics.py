@@ -16,7 +16,7 @@ from tests.report.population.example import ALWAYS, Spells, example
 
 def test_of_the_first_seed(experiment, digits):
     here = experiment("seeds=[7, 1]", "local.steps=9")
-    statistics = population_statistics(here)
+    statistics = population_statistics(here, digits)
     population = build_population(here.population, digits, 7)
     assert (statistics.title, statistics.seed, statistics.steps) == ("tiny", 7, 9)
     assert statistics.examples.tolist() == [len(shard) for shard in population.shards]
@@ -35,24 +35,21 @@ def test_of_the_first_seed(experiment, digits):
     assert statistics.horizon_seconds == 60.0
 
 
-def test_without_an_end_in_seconds_the_horizon_is_a_day(experiment):
-    assert population_statistics(experiment("stop={ versions = 3 }")).horizon_seconds == 24 * 3600
+def test_without_an_end_in_seconds_the_horizon_is_a_day(experiment, digits):
+    assert population_statistics(experiment("stop={ versions = 3 }"), digits).horizon_seconds == 24 * 3600
 
 
-def test_without_classes_there_are_no_label_counts(experiment, monkeypatch, digits):
-    def load(_):
-        targets = digits.train_labels.astype(np.float32), digits.test_labels.astype(np.float32)
-        return Dataset("targets", digits.train_inputs, targets[0], digits.test_inputs, targets[1], None)
-
-    monkeypatch.setattr("offbeat.report.population.statistics.build_dataset", load)
-    statistics = population_statistics(experiment("model.loss=mse", "population.partition={ name = 'iid' }"))
+def test_without_classes_there_are_no_label_counts(experiment, digits):
+    targets = digits.train_labels.astype(np.float32), digits.test_labels.astype(np.float32)
+    dataset = Dataset("targets", digits.train_inputs, targets[0], digits.test_inputs, targets[1], None)
+    statistics = population_statistics(experiment("model.loss=mse", "population.partition={ name = 'iid' }"), dataset)
     assert statistics.label_counts is None
     assert statistics.model_bytes == 4 * 65
 
 
-def test_an_error_names_the_key(experiment):
+def test_an_error_names_the_key(experiment, digits):
     with pytest.raises(OffbeatError, match=r"population\.partition: 1434 clients"):
-        population_statistics(experiment("population.clients=1434"))
+        population_statistics(experiment("population.clients=1434"), digits)
 
 
 def test_the_parts_of_a_visit():

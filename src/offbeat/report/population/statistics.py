@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offbeat.config.experiment_file import Experiment
+from offbeat.data.dataset import Dataset
 from offbeat.population.availability import Availability
 from offbeat.worlds.population import build_population
-from offbeat.worlds.workload import build_dataset, build_model
+from offbeat.worlds.workload import build_model
 
 _RUNS = 10  # of adjacent clients whose presence is computed
 _RUN = 100  # clients in each of them
@@ -114,9 +115,9 @@ class PopulationStatistics:
         return Presence(clients, first, times, _stays(self.availability, clients, times, first))
 
 
-def population_statistics(experiment: Experiment) -> PopulationStatistics:
+def population_statistics(experiment: Experiment, dataset: Dataset) -> PopulationStatistics:
     """Return statistics of the first seed until the run's end, or of one day."""
-    dataset, seed = build_dataset(experiment.data), experiment.seeds[0]
+    seed = experiment.seeds[0]
     population = build_population(experiment.population, dataset, seed)
     counts = None
     if dataset.classes is not None:
