@@ -36,6 +36,8 @@ algorithm = "fedbuff"
     [
         ("every_versions = 10", "every_seconds = 10.0", "evaluate.every_seconds is for simulations"),
         ('[data]\nname = "digits"\n', "", "evaluate needs a test set"),
+        ('"digits"', '"mnist"\nfallback = "digits"', "data.fallback is for simulations: leave it out"),
+        ('"digits"', '"digits"\naugmentation = "crop-and-flip"', "data.augmentation is for simulations: leave"),
         (
             'metrics = ["accuracy"]',
             "on_clients = 4\n[privacy]\nclip_norm = 1.0",

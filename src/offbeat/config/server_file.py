@@ -142,6 +142,13 @@ class ServerFile(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_data(self) -> "ServerFile":
+        for key in ("fallback", "augmentation"):
+            if getattr(self.data, key, None) is not None:
+                raise ValueError(f"data.{key} is for simulations: leave it out")
+        return self
+
+    @model_validator(mode="after")
     def _check_privacy(self) -> "ServerFile":
         helper, service = self.privacy and self.privacy.helper, self.service
         if helper is not None:
