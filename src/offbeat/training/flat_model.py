@@ -1,5 +1,6 @@
 """A module whose trainable parameters are one flat float32 vector."""
 
+from collections.abc import Iterator
 from typing import Literal
 
 import torch
@@ -31,15 +32,10 @@ class FlatModel:
     """
 
     def __init__(self, module: nn.Module, batch_norm: Literal["refuse", "local"] = "refuse") -> None:
-        for name, layer in module.named_modules():
-            if isinstance(layer, _NormBase) and layer.track_running_stats:
-                if batch_norm == "refuse":
-                    kind = type(layer).__name__
-                    raise OffbeatError(
-                        f"the model's layer {name or kind} keeps {kind} statistics: use GroupNorm instead, "
-                        'or set model.batch_norm = "local"'
-                    )
-                _drop_running_statistics(layer)
+        if batch_norm == "refuse":
+            refuse_running_statistics(module, 'set model.batch_norm = "local"')
+        for _, layer in _layers_with_statistics(module):
+            _drop_running_statistics(layer)
         _refuse_integer_buffers(module)
         parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
         if not parameters:
@@ -155,6 +151,21 @@ def refuse_shared_memory(module: nn.Module) -> None:
                 f"the model's parameters {other} and {name} share their memory, but are two: make them one, by "
                 "assigning the parameter itself and not its .data"
             )
+
+
+def refuse_running_statistics(module: nn.Module, remedy: str) -> None:
+    """Raise ``OffbeatError``, with a remedy, if a layer keeps running statistics."""
+    for name, layer in _layers_with_statistics(module):
+        kind = type(layer).__name__
+        raise OffbeatError(
+            f"the model's layer {name or kind} keeps {kind} statistics: use GroupNorm instead, or {remedy}"
+        )
+
+
+def _layers_with_statistics(module: nn.Module) -> Iterator[tuple[str, _NormBase]]:
+    for name, layer in module.named_modules():
+        if isinstance(layer, _NormBase) and layer.track_running_stats:
+            yield name, layer
 
 
 def _drop_running_statistics(layer: _NormBase) -> None:

@@ -165,6 +165,21 @@ def test_what_does_not_fit_is_one_line(loss, inputs, line):
         LocalSGD(network(), loss, (inputs, LABELS))
 
 
+def test_the_remedy_for_batch_norm_is_one_that_a_client_has(visit):
+    def normalised(**options):
+        return made(lambda: nn.Sequential(nn.Flatten(), nn.Linear(6, 4), nn.BatchNorm1d(4, **options)))
+
+    with pytest.raises(OffbeatError, match=r"GroupNorm instead, or make it with track_running_stats=False, as the ser"):
+        LocalSGD(normalised(), cross_entropy, own_data(2))
+    server = FlatModel(normalised(), batch_norm="local")
+    client = LocalSGD(normalised(track_running_stats=False), cross_entropy, own_data(2))
+    trainer = LoopTrainer(workload_of(server, inputs=INPUTS, labels=LABELS, shards=SHARDS, seed=5))
+    begin = server.vector.clone()
+    (result,) = trainer.collect([Job(2, 4, 12, begin, PLAN, "params")])
+    fitted = client.fit(server.named(begin), visit(PLAN, length=len(begin)))
+    assert same(fitted.model, server.named(result.vector))
+
+
 def test_it_measures_what_the_simulators_client_measures():
     client = LocalSGD(network(), cross_entropy, own_data(2), held_out=own_data(1), metrics=["accuracy"])
     metrics, examples = client.evaluate(start())

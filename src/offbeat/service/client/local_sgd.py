@@ -13,12 +13,14 @@ from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.inputs import map_inputs, name_inputs
 from offbeat.training.accelerator import Accelerator, choose_device
 from offbeat.training.evaluation import Evaluator
-from offbeat.training.flat_model import FlatModel
+from offbeat.training.flat_model import FlatModel, refuse_running_statistics
 from offbeat.training.objectives import LOSSES, METRICS, Loss, Metrics, Objective
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job, Result
 from offbeat.training.workload import Examples, Workload
 from offbeat_client.visit import Evaluate, Fitted, Visit
+
+_BATCH_NORM = 'make it with track_running_stats=False, as the server does with model.batch_norm = "local"'
 
 
 class LocalSGD:
@@ -55,6 +57,7 @@ class LocalSGD:
         metrics: Metrics | Sequence[str] | None = None,
         device: str = "cpu",
     ) -> None:
+        refuse_running_statistics(module, _BATCH_NORM)
         self._model = FlatModel(module)
         if isinstance(loss, str) and loss not in LOSSES:
             raise OffbeatError(f"loss = {loss!r}: {did_you_mean(loss, LOSSES)}, or pass a function")
