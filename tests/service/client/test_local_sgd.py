@@ -81,6 +81,30 @@ def test_arrays_are_as_good_as_tensors(visit):
     assert same(client.fit(start(), visit(PLAN, length=LENGTH)).model, simulated(PLAN)[0])
 
 
+def test_arrays_of_other_types_are_cast_as_in_a_simulation(visit):
+    inputs, labels = own_data(2)
+    client = LocalSGD(network(), cross_entropy, (inputs.double().numpy(), labels.int().numpy()))
+    assert same(client.fit(start(), visit(PLAN, length=LENGTH)).model, simulated(PLAN)[0])
+    held_out = inputs.double(), labels.to(torch.uint8)
+    client = LocalSGD(network(), "cross_entropy", own_data(2), held_out=held_out)
+    assert client.evaluate(start())[0]["loss"] > 0
+
+
+def test_images_that_the_model_casts_itself_stay_bytes(visit):
+    inputs, labels = own_data(2)
+    images = (inputs * 40).to(torch.uint8)
+    seen = []
+
+    def look(_, arguments):
+        seen.append(arguments[0].dtype)
+        return arguments[0].float()
+
+    model = network()
+    model.register_forward_pre_hook(look)
+    LocalSGD(model, cross_entropy, (images, labels)).fit(start(), visit(PLAN, length=LENGTH))
+    assert set(seen) == {torch.uint8}
+
+
 @pytest.mark.parametrize("form", [list, lambda pairs: TensorDataset(*map(torch.stack, zip(*pairs, strict=True)))])
 def test_a_data_set_is_as_good_as_tensors(visit, form):
     data = form(list(zip(*own_data(2), strict=True)))

@@ -32,7 +32,8 @@ class LocalSGD:
         module: Its trainable parameters are those of the server's model, by name and shape; it is changed.
         loss: Maps (outputs, labels) to the mean loss of a minibatch; or a built-in loss's name, such as ``model``.
         data: The client's inputs and labels, ``(n, …)`` each, as a tuple of tensors or arrays; a dict of inputs is
-            keyword arguments. Or a map-style data set of examples of one shape, PyTorch's or Hugging Face's.
+            keyword arguments. Or a map-style data set of examples of one shape, PyTorch's or Hugging Face's. Floats
+            become float32; classes and inputs of int32 become int64.
         held_out: Inputs and labels, like ``data``, that it does not train on; with them it evaluates versions.
         metrics: Functions by name that map all outputs and labels of ``held_out`` to one number, or names of built-in
             metrics; None for accuracy where the loss is ``cross_entropy`` or ``bce``, else none.
@@ -142,13 +143,32 @@ class LocalSGD:
 def _examples(data: Any, name: str) -> Examples:
     """Return the examples of a data set, or of a pair of inputs and labels."""
     inputs, labels = data if isinstance(data, tuple) and len(data) == 2 else read_examples(data, name)
-    inputs = map_inputs(torch.as_tensor, dict(inputs) if isinstance(inputs, Mapping) else inputs)
+    inputs = map_inputs(_input, dict(inputs) if isinstance(inputs, Mapping) else inputs)
     for part_name, part in name_inputs("inputs", inputs).items():
         if not 1 <= len(part) == len(labels):
             raise OffbeatError(
                 f"a client needs examples, a label for each: got {len(part)} {part_name}, {len(labels)} labels"
             )
-    return Examples(inputs, torch.as_tensor(labels))
+    return Examples(inputs, _labels(labels))
+
+
+def _input(values: Any) -> Tensor:
+    """Return inputs in the types of ``read_examples``.
+
+    Those that it refuses, such as images of uint8, stay as they are: the model may cast them.
+    """
+    tensor = torch.as_tensor(values)
+    if tensor.is_floating_point():
+        return tensor.float()
+    return tensor.long() if tensor.dtype == torch.int32 else tensor
+
+
+def _labels(values: Any) -> Tensor:
+    """Return labels in the types of ``read_examples``, except bool and complex ones."""
+    tensor = torch.as_tensor(values)
+    if tensor.is_floating_point():
+        return tensor.float()
+    return tensor if tensor.dtype == torch.bool or tensor.is_complex() else tensor.long()
 
 
 def _metrics_of(metrics: Metrics | Sequence[str] | None, loss: Loss | str) -> Metrics:
