@@ -40,6 +40,7 @@ def example(spells=(ALWAYS, ALWAYS, ALWAYS, ALWAYS), horizon=1000.0, **changes):
         down_bytes_per_second=np.array([1000.0, 1000.0, 500.0, 1000.0])[:number],
         up_bytes_per_second=np.array([500.0, 500.0, 250.0, 500.0])[:number],
         model_bytes=1000,
+        upload_bytes=1000,
         loss_probability=np.zeros(number),
         availability=Spells(*spells),
         horizon_seconds=horizon,

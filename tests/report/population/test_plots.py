@@ -32,6 +32,7 @@ def example(clients=3, classes=4, availability=None, **changes):
         "down_bytes_per_second": np.full(clients, 1e6),
         "up_bytes_per_second": np.full(clients, 1e5),
         "model_bytes": 200_000,
+        "upload_bytes": 200_000,
         "availability": availability or Turns(100.0, 300.0),
     }
     return replace(worked_out_by_hand(), **{**values, **changes})
@@ -119,7 +120,7 @@ def test_the_visits_are_counted_where_they_belong():
 
 
 def test_a_part_of_zero_seconds_is_drawn(tmp_path):
-    write_population(replace(example(), steps=0, model_bytes=0), tmp_path)
+    write_population(replace(example(), steps=0, model_bytes=0, upload_bytes=0), tmp_path)
 
 
 def test_availability_over_time():

@@ -31,7 +31,7 @@ def test_of_the_first_seed(experiment, digits):
     assert statistics.down_bytes_per_second.tolist() == [1e5] * 20
     assert statistics.up_bytes_per_second.tolist() == devices.up.mean_bytes_per_second().tolist()
     assert statistics.loss_probability.tolist() == devices.loss_probability.tolist()
-    assert statistics.model_bytes == 4 * 650
+    assert statistics.model_bytes == statistics.upload_bytes == 4 * 650
     assert statistics.horizon_seconds == 60.0
 
 
@@ -60,6 +60,14 @@ def test_the_parts_of_a_visit():
         "upload": [2, 2, 4, 2],
     }
     assert statistics.visit_seconds.tolist() == [5, 7, 12, 43]
+
+
+def test_uploads_are_as_short_as_they_are_compressed(experiment, digits):
+    statistics = population_statistics(experiment("local.compression={ name = 'sign' }"), digits)
+    assert statistics.model_bytes == 4 * 650
+    # A header, a scale, and a bit for each of the 650 parameters.
+    assert statistics.upload_bytes == 16 + 4 + 82
+    np.testing.assert_allclose(statistics.visit_parts["upload"] * statistics.up_bytes_per_second, 16 + 4 + 82)
 
 
 def test_presence_is_half_open_and_includes_the_remaining_stay():

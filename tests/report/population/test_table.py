@@ -119,7 +119,7 @@ def test_lossy_clients(probability, sentence):
 def test_title_and_sentences(monkeypatch):
     text, _ = shown(example(title="[bold]x[/nothing]"))
     assert text.startswith("[bold]x[/nothing], seed 7: 4 clients")
-    assert "A visit: 2 local steps; 1.0 kB down, and up if uncompressed." in text
+    assert "A visit: 2 local steps; 1.0 kB down, 1.0 kB up." in text
     assert "Available clients: at 500 times within 16 min 40 s." in text
     monkeypatch.setattr(statistics_module, "_RUNS", 2)
     monkeypatch.setattr(statistics_module, "_RUN", 1)

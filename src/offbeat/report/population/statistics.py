@@ -12,12 +12,13 @@ from offbeat.data.dataset import Dataset
 from offbeat.population.availability import Availability
 from offbeat.worlds.population import build_population
 from offbeat.worlds.workload import build_model
+from offbeat_client.compression.base import uncompressed_bytes
+from offbeat_client.sending import upload_bytes
 
 _RUNS = 10  # of adjacent clients whose presence is computed
 _RUN = 100  # clients in each of them
 TIMES = 500  # at which presence is computed
 _DAY = 86_400.0
-_BYTES_A_PARAMETER = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +61,8 @@ class PopulationStatistics:
         step_seconds: ``(N,)``, the time of a local step.
         down_bytes_per_second: ``(N,)``, the mean over time.
         up_bytes_per_second: ``(N,)``, the mean over time.
-        model_bytes: The size of a download, and of an upload.
+        model_bytes: The size of a download.
+        upload_bytes: The size of an upload, compressed as ``[local]`` says.
         loss_probability: ``(N,)``, the probability that a visit is lost.
         availability: When clients are available.
         horizon_seconds: The end of the considered time; finite.
@@ -75,6 +77,7 @@ class PopulationStatistics:
     down_bytes_per_second: NDArray[np.float64]
     up_bytes_per_second: NDArray[np.float64]
     model_bytes: int
+    upload_bytes: int
     loss_probability: NDArray[np.float64]
     availability: Availability
     horizon_seconds: float
@@ -94,7 +97,7 @@ class PopulationStatistics:
         return {
             "download": self.model_bytes / self.down_bytes_per_second,
             "local steps": self.steps * self.step_seconds,
-            "upload": self.model_bytes / self.up_bytes_per_second,
+            "upload": self.upload_bytes / self.up_bytes_per_second,
         }
 
     @cached_property
@@ -124,6 +127,7 @@ def population_statistics(experiment: Experiment, dataset: Dataset) -> Populatio
         labels = [np.bincount(dataset.train_labels[shard], minlength=dataset.classes) for shard in population.shards]
         counts = np.array(labels, np.int64)
     devices = population.devices
+    parameters = build_model(experiment.model, dataset, seed).vector.numel()
     return PopulationStatistics(
         title=experiment.name,
         seed=seed,
@@ -133,7 +137,8 @@ def population_statistics(experiment: Experiment, dataset: Dataset) -> Populatio
         step_seconds=devices.step_seconds,
         down_bytes_per_second=devices.down.mean_bytes_per_second(),
         up_bytes_per_second=devices.up.mean_bytes_per_second(),
-        model_bytes=_BYTES_A_PARAMETER * build_model(experiment.model, dataset, seed).vector.numel(),
+        model_bytes=uncompressed_bytes(parameters),
+        upload_bytes=upload_bytes(experiment.local.plan(), parameters),
         loss_probability=devices.loss_probability,
         availability=devices.availability,
         horizon_seconds=experiment.stop.virtual_seconds or _DAY,

@@ -79,9 +79,9 @@ def _spread(values: NDArray[np.float64] | NDArray[np.int64]) -> tuple[float, flo
 def _sentences(statistics: PopulationStatistics) -> list[str]:
     ordered = np.sort(statistics.visit_seconds)
     slowest = np.median(ordered[len(ordered) * 9 // 10 :])
-    size = units.size(statistics.model_bytes)
+    down, up = units.size(statistics.model_bytes), units.size(statistics.upload_bytes)
     sentences = [
-        f"A visit: {statistics.steps:,} local steps; {size} down, and up if uncompressed.",
+        f"A visit: {statistics.steps:,} local steps; {down} down, {up} up.",
         f"The slowest tenth takes {slowest / np.median(ordered):.1f} times as long as the median client.",
         _lossy(statistics.loss_probability),
     ]
