@@ -73,6 +73,19 @@ def test_the_sentence(runs, sentence):
     assert finding(summarise(runs)) == sentence
 
 
+@pytest.mark.parametrize("evaluate", [None, ACCURACY])
+def test_unfinished_runs_are_named_instead(evaluate):
+    half = [a_run("b", seed, (0.1, 0.2), evaluate=evaluate, finished=False) for seed in (1, 2)]
+    runs = [a_run("fedavg", seed, evaluate=evaluate) for seed in (1, 2)]
+    assert finding(summarise([*runs, *half])) == "No finding yet, unfinished: b (seeds 1, 2)."
+    assert finding(summarise(half[:1])) == "No finding yet, unfinished: b (seed 1)."
+
+
+def test_an_unfinished_run_that_has_reached_the_target_counts():
+    runs = [a_run("fedavg", 0, (0.1, 0.2, 0.5)), a_run("b", 0, finished=False)]
+    assert finding(summarise(runs)) == "b reached 50 % 2.0 times as fast as fedavg in one seed; run several."
+
+
 def test_a_lower_loss_is_better():
     evaluate = {"metrics": [], "better": "lower"}
     runs = [

@@ -123,6 +123,17 @@ def test_the_median_time_counts_a_seed_that_missed_the_target_as_longest():
     assert (some.reached, some.median_to_target) == (1, None)
 
 
+def test_an_unfinished_run_has_neither_an_end_nor_missed_the_target():
+    half = a_run("b", 2, (0.1, 0.2), finished=False)
+    fedavg, b = summarise([*(a_run("fedavg", seed) for seed in (1, 2)), a_run("b", 1), half, a_run("b", 3)])
+    assert (fedavg.undecided, b.undecided) == ((), (2,))
+    assert (b.difference, b.median_to_target, b.reached) == (None, None, 2)
+    assert fedavg.difference is not None
+    reached = a_run("b", 2, (0.1, 0.5), finished=False)
+    _, b = summarise([a_run("fedavg", 2), reached])
+    assert (b.undecided, b.difference, b.median_to_target) == ((), None, 100.0)
+
+
 def test_algorithms_are_compared_seed_by_seed():
     """Seeds differ by far more than algorithms do: Student's interval of three logarithms, by hand."""
     times = {"fedavg": (200, 400, 1600), "b": (100, 100, 400)}  # ratios 2, 4, 4

@@ -112,6 +112,12 @@ def test_a_target_that_not_every_seed_reaches():
     assert "No speed-up: some, the baseline, missed it in some seed." in caption(rows)
 
 
+def test_an_unfinished_baseline_has_not_missed_the_target():
+    rows = summarise([a_run("fedavg", 0, (0.1, 0.2), finished=False), a_run("b", 0)])
+    assert "No speed-up: fedavg, the baseline, has not reached it yet." in caption(rows)
+    assert cells(rows)["Difference to fedavg"] == ("–", "–")
+
+
 def test_a_speed_up_has_the_interval_of_its_pairs():
     ends = {"fedavg": (200, 400, 1600), "b": (100, 100, 400)}
     runs = [

@@ -13,8 +13,11 @@ def finding(rows: Sequence[Row]) -> str:
     """Return the sentence: about the time to the target or, without one, the end.
 
     It is about the algorithm that does best against the baseline. The more algorithms there are, the likelier the best
-    one is so by chance. A difference whose interval includes 0 (a factor: 1) is called "no clear difference".
+    one is so by chance. A difference whose interval includes 0 (a factor: 1) is called "no clear difference". While
+    unfinished runs may change it, the sentence names them instead.
     """
+    if any(row.undecided for row in rows):
+        return _which_are_unfinished(rows)
     baseline = next(row for row in rows if row.label == rows[0].baseline)
     others = [row for row in rows if row is not baseline and not row.other_world]
     if baseline.target is not None and not (baseline.seconds_to_target and any(row.speed_up for row in others)):
@@ -27,6 +30,15 @@ def finding(rows: Sequence[Row]) -> str:
     if better:
         return _difference(*max(better, key=lambda pair: sign * pair[1].mean), baseline, len(others))
     return f"{baseline.label} ended at {baseline.measure.write(baseline.final[baseline.measure].mean)}."
+
+
+def _which_are_unfinished(rows: Sequence[Row]) -> str:
+    names = [
+        f"{row.label} (seed{'s' if len(row.undecided) > 1 else ''} {', '.join(map(str, row.undecided))})"
+        for row in rows
+        if row.undecided
+    ]
+    return f"No finding yet, unfinished: {', '.join(names)}."
 
 
 def _who_reached(rows: Sequence[Row]) -> str:

@@ -32,12 +32,13 @@ class Row:
     target: float | None
     reached: int  # seeds that reached the target
     seconds_to_target: Estimate | None  # virtual; None unless every seed reached the target
-    median_to_target: float | None  # over all seeds, virtual seconds; None if half of them missed the target
+    undecided: tuple[int, ...]  # seeds of unfinished runs that have not reached the target, if there is one
+    median_to_target: float | None  # over all seeds, seconds; None if half missed the target or one is undecided
     updates_to_target: Estimate | None  # visits of clients; None unless every seed reached the target
     bytes_to_target: Estimate | None  # to and by all clients
     baseline: str  # the label to which speed-up and difference refer
     speed_up: Paired | None  # the baseline's time to target over this one's
-    difference: Paired | None  # of the last value of the measure, to the baseline's
+    difference: Paired | None  # of the last value of the measure, to the baseline's; None if a run is unfinished
     other_world: bool  # another world than the baseline's, so that speeds cannot be compared
     counted: Estimate  # client updates
     unused: Estimate
@@ -83,6 +84,7 @@ def _row(runs: Sequence[Run], measure: Measure, target: float | None, baseline: 
     curves = [run.history[measure.name].astype(np.float64) for run in runs]
     measured = [set(measures_of(run)) for run in runs]
     finished = [run for run in runs if run.finished]
+    undecided = tuple(run.seed for run in runs if not run.finished and times[run.seed] is None)
     without_version = [run for run in runs if run.history["version"][-1] == 0]
     return Row(
         label=runs[0].label,
@@ -94,7 +96,8 @@ def _row(runs: Sequence[Run], measure: Measure, target: float | None, baseline: 
         target=target,
         reached=sum(time is not None for time in times.values()),
         seconds_to_target=_over_all(times),
-        median_to_target=_median(times),
+        undecided=undecided,
+        median_to_target=None if undecided else _median(times),
         updates_to_target=_over_all(_to_target("updates", target, measure, runs)),
         bytes_to_target=_over_all(_to_target("bytes", target, measure, runs)),
         baseline=baseline[0].label,
@@ -172,7 +175,8 @@ def _median(times: Mapping[int, float | None]) -> float | None:
 
 
 def _ends(runs: Iterable[Run], measure: Measure) -> dict[int, float]:
-    return {run.seed: float(run.history[measure.name][-1]) for run in runs}
+    """Return the last value by seed; NaN for an unfinished run, which has no end."""
+    return {run.seed: float(run.history[measure.name][-1]) if run.finished else math.nan for run in runs}
 
 
 def _over_clients(runs: Sequence[Run], measure: Measure) -> dict[str, Estimate]:

@@ -108,7 +108,8 @@ def caption(rows: Sequence[Row]) -> str:
         baseline = next((row for row in rows if row.label == first.baseline), None)
         if baseline and baseline.seconds_to_target is None:
             some = " in some seed" if baseline.reached else ""
-            sentences.append(f"No speed-up: {baseline.label}, the baseline, missed it{some}.")
+            missed = "has not reached it yet" if baseline.undecided else "missed it"
+            sentences.append(f"No speed-up: {baseline.label}, the baseline, {missed}{some}.")
         else:
             sentences.append(f"Speed-up: over {first.baseline}{_interval_note(rows)}.")
         if any(row.other_world for row in rows):
