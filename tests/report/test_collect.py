@@ -167,6 +167,12 @@ def test_different_settings_within_an_experiment_are_refused(tmp_path):
         collect([tmp_path / "quick"])
 
 
+def test_runs_of_a_flower_app_do_not_differ_in_their_trainer(tmp_path):
+    for seed, trainer in ((1, "flower"), (2, "auto")):
+        write(tmp_path / "quick", "fedavg", seed, trainer=trainer, flower={"app": "a:app"})
+    assert names(collect([tmp_path / "quick"])) == [("fedavg", 1), ("fedavg", 2)]
+
+
 def test_a_copy_within_an_experiment_is_refused(tmp_path):
     path = write(tmp_path / "quick", "fedavg", 1)
     shutil.copytree(path, path.with_name("copy-seed1"))

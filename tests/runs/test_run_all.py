@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from offbeat.runs.directory import read
 from offbeat.runs.run_all import check_runs, run_all
 from offbeat.simulation.simulator import Simulation
 from offbeat.training.models import softmax_regression
+from offbeat.training.trainers.loop import LoopTrainer
 from tests.runs.conftest import ALL as LABELS
 from tests.runs.conftest import NET, names
 
@@ -51,6 +53,25 @@ class TestRuns:
         run(load(Path("away/config.toml")), "two", ["mine"])
         assert files(tmp_path / "one") == files(tmp_path / "two")
         assert read(tmp_path / "two" / "mine-seed1").history["score"][-1] > 0
+
+    def test_the_resolved_configuration_of_a_flower_app_can_be_loaded(
+        self, experiment, run, files, tmp_path, monkeypatch
+    ):
+        class AppTrainer(LoopTrainer):  # in the place of the one that needs Flower
+            name = "flower"
+
+        monkeypatch.setattr(
+            "offbeat.worlds.simulation.build_flower_trainer", lambda app, workload, *_: AppTrainer(workload)
+        )
+        run(experiment("flower.app=a:app", "stop.virtual_seconds=20"), "one", ["fedavg"])
+        config = tmp_path / "one" / "fedavg-seed1" / "config.toml"
+        again = load(config)
+        run(again, "two", ["fedavg"])
+        assert files(tmp_path / "one") == files(tmp_path / "two")
+        assert json.loads(config.with_name("versions.json").read_text())["trainer"] == "flower"
+
+        config.write_text(config.read_text().replace('trainer = "auto"', 'trainer = "flower"'))  # of an earlier version
+        assert "1 of 1 runs are finished" in run(again, "one", ["fedavg"])
 
     def test_each_algorithm_with_each_seed(self, experiment, progress, tmp_path):
         here = experiment("seeds=[5, 2]", "stop.virtual_seconds=20", "model.name=mlp", "model.hidden=[4]")

@@ -154,12 +154,17 @@ def _labels(label: str, runs: Sequence[Run], others: Sequence[Run]) -> dict[Path
 
 def _clash(runs: Sequence[Run]) -> str:
     """Return why runs differ in more than their seeds; empty if they do not."""
-    different = differences([{k: v for k, v in run.config.items() if k not in ("name", "seeds")} for run in runs])
+    different = differences([{k: v for k, v in run.config.items() if k not in _ignored(run)} for run in runs])
     if different:
         return f"differ in {', '.join(different)}"
     seeds = [run.seed for run in runs]
     twice = {seed for seed in seeds if seeds.count(seed) > 1}
     return f"have the seed {min(twice)} twice" if twice else ""
+
+
+def _ignored(run: Run) -> tuple[str, ...]:
+    # A Flower app takes the trainer's place; earlier versions wrote another name.
+    return ("name", "seeds", "trainer") if "flower" in run.config else ("name", "seeds")
 
 
 def _shortest(folders: Sequence[Path]) -> list[str]:

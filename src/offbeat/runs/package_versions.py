@@ -36,7 +36,7 @@ def versions(config: Mapping[str, Any], dataset: Dataset) -> dict[str, str]:
     return {
         "python": platform.python_version(),
         **packages,
-        "trainer": config["trainer"],
+        "trainer": "flower" if "flower" in config and config["trainer"] == "auto" else config["trainer"],
         **_gpu(config),
         # The number of threads decides the order of additions, and so the last bits.
         "threads": str(torch.get_num_threads()),

@@ -22,8 +22,10 @@ def has_settings(path: Path, config: Mapping[str, Any]) -> bool:
 
 
 def _as_text(settings: Mapping[str, Any]) -> str:
+    # Earlier versions wrote the app's trainer.
+    trainer = {"trainer": "auto"} if settings.get("trainer") == "flower" else {}
     # As text, in which nan equals nan.
-    return json.dumps({**_ADDED_KEYS, **settings}, sort_keys=True, default=str)
+    return json.dumps({**_ADDED_KEYS, **settings, **trainer}, sort_keys=True, default=str)
 
 
 def check_settings(path: Path, config: Mapping[str, Any]) -> None:

@@ -151,7 +151,8 @@ def check_runs(experiment: Experiment, labels: Sequence[str], dataset: Dataset) 
         for label in labels:
             with closing(build_simulation(experiment, label, seed, dataset)) as simulation:
                 trainers.add(simulation.trainer)
-    if experiment.trainer != "auto":
+    # An app takes the trainer's place, and its name is not one that an experiment may have.
+    if experiment.trainer != "auto" or experiment.flower is not None:
         return experiment
     # Plans may differ in whether they suit batches.
     return experiment.model_copy(update={"trainer": "loop" if "loop" in trainers else trainers.pop()})
