@@ -9,7 +9,7 @@ from offbeat.simulation.records import Evaluation
 MODEL = {"weight": torch.ones(2)}
 
 
-def begin(folder: Path, label: str = "mine", lr: float = 0.1) -> RunWriter:
+def begin(folder: Path, label: str = "mine", lr: float = 0.1, code: str = "a1") -> RunWriter:
     """Begin a run of seed 7."""
     config = {
         "name": "digits at night",
@@ -18,7 +18,7 @@ def begin(folder: Path, label: str = "mine", lr: float = 0.1) -> RunWriter:
         "local": {"lr": lr},
         "evaluate": {"metrics": ["accuracy"]},
     }
-    return RunWriter.begin(folder / f"{label}-seed7", config, ["accuracy"], {"torch": "2"})
+    return RunWriter.begin(folder / f"{label}-seed7", config, ["accuracy"], {"torch": "2", "/own.py": code})
 
 
 def evaluation(number: int) -> Evaluation:

@@ -169,6 +169,11 @@ def read_settings(path: Path) -> tuple[dict[str, Any], str, int]:
     return _read(path / "config.toml", _config)
 
 
+def read_versions(path: Path) -> dict[str, str]:
+    """Return the versions that the numbers of the run in a folder depend on."""
+    return _read(path / "versions.json", lambda file: dict(json.loads(file.read_text(encoding="utf-8"))))
+
+
 def read_history(path: Path, config: Mapping[str, Any]) -> Columns:
     """Return the history of the run with that configuration.
 
