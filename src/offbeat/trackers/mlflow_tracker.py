@@ -1,6 +1,7 @@
 """Runs in MLflow."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -27,9 +28,11 @@ class MlflowTracker(Tracker):
     def __init__(self) -> None:
         self._client = MlflowClient()
         self._run = ""
+        self._parameters: list[Param] = []
 
     def begin(self, run: TrackedRun, key: str | None) -> str:
-        """Open the run; its parameters are the keys of the configuration."""
+        """Open the run."""
+        self._parameters = _parameters(run.config)
         if key is not None:
             self._run = key
             return key
@@ -37,13 +40,14 @@ class MlflowTracker(Tracker):
         experiment = self._client.create_experiment(run.experiment) if found is None else found.experiment_id
         tags = {"algorithm": run.label, "seed": str(run.seed)}
         self._run = self._client.create_run(experiment, run_name=run.name, tags=tags).info.run_id
-        parameters = [Param(name, str(value)[:_LENGTH]) for name, value in _flatten(run.config)]
-        for first in range(0, len(parameters), _PARAMETERS_AT_ONCE):
-            self._client.log_batch(self._run, params=parameters[first : first + _PARAMETERS_AT_ONCE])
         return self._run
 
     def log(self, points: Sequence[Point]) -> None:
-        """Add evaluations."""
+        """Add evaluations; before the first, the keys of the configuration as parameters."""
+        # Not in ``begin``: its key would be lost if they failed. MLflow takes equal parameters twice.
+        parameters = self._parameters if points[0].row == 0 else []
+        for first in range(0, len(parameters), _PARAMETERS_AT_ONCE):
+            self._client.log_batch(self._run, params=parameters[first : first + _PARAMETERS_AT_ONCE])
         metrics = [
             Metric(name, value, round(1000 * point.values["seconds"]), point.updates)
             for point in points
@@ -60,6 +64,12 @@ class MlflowTracker(Tracker):
         """Mark a finished run as finished."""
         if finished:
             self._client.set_terminated(self._run)
+
+
+def _parameters(config: Mapping[str, Any]) -> list[Param]:
+    # MLflow refuses other characters in names, such as the + of a label.
+    values = {re.sub(r"[^\w. -]", "_", name): str(value)[:_LENGTH] for name, value in _flatten(config)}
+    return [Param(name, value) for name, value in values.items()]
 
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
