@@ -84,10 +84,20 @@ def test_wandb_offline(runs):
     assert list(found.values()) == [[(0, 0, 0), (1, 10, 0.1), (2, 20, 0.2)]] * 2
 
 
+def unlogged(folder):
+    """Return the note of a folder as it is after a failure between the beginning of a run and its first row."""
+    sent = json.loads((folder / ".tracking" / "trackio.json").read_text(encoding="utf-8"))
+    return {name: {**run, "key": f"{name}-0a1b2c3d", "rows": 0} for name, run in sent.items()}
+
+
 def test_trackio(runs, tmp_path):
     pytest.importorskip("trackio")
     place = {"TRACKIO_DIR": str(tmp_path / "trackio")}
     assert track(runs, "trackio", **place)[:2] == (0, "trackio: 5 evaluations sent")
+    add(begin(tmp_path / "others"), range(2))  # of the same names
+    assert track(tmp_path / "others", "trackio", **place)[:2] == (0, "trackio: 2 evaluations sent")
+    (tmp_path / "others" / ".tracking" / "trackio.json").write_text(json.dumps(unlogged(tmp_path / "others")))
+    assert track(tmp_path / "others", "trackio", **place)[:2] == (0, "trackio: 2 evaluations sent")
     go_on(runs)
     assert track(runs, "trackio", **place)[:2] == (0, "trackio: 1 evaluations sent")
     script = (
@@ -99,8 +109,11 @@ def test_trackio(runs, tmp_path):
         [sys.executable, "-c", script], env={**os.environ, **place}, capture_output=True, encoding="utf-8", check=True
     )
     found = json.loads(said.stdout)
-    assert sorted(found) == ["done-seed7", "mine-seed7"]
-    for rows in found.values():
+    names = sorted(name.rpartition("-")[0] for name in found)
+    assert names == ["done-seed7", "mine-seed7", "mine-seed7", "mine-seed7"]
+    others = [name for name, rows in found.items() if len(rows) == 2]
+    assert len(others) == 2
+    for rows in (rows for name, rows in found.items() if name not in others):
         assert [(row["step"], row["seconds"], row["accuracy"]) for row in rows] == [
             (0, 0, 0),
             (1, 10, 0.1),

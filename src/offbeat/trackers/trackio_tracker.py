@@ -1,5 +1,6 @@
 """Runs in trackio."""
 
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,14 @@ class TrackioTracker(Tracker):
         self._run: Any = None
 
     def begin(self, run: TrackedRun, key: str | None) -> str:
-        """Open the run."""
+        """Open the run; its key is its name."""
+        # trackio finds runs by name, and another folder may have a run of this one.
         self._run = trackio.init(
             run.experiment,
-            name=key or run.name,
+            name=key or f"{run.name}-{secrets.token_hex(4)}",
             group=run.label,
             config=dict(run.config),
-            resume="never" if key is None else "must",
+            resume="allow",  # trackio has a run only once something was logged
             embed=False,
             auto_log_gpu=False,
             auto_log_cpu=False,
