@@ -151,6 +151,13 @@ class TestHow:
             plain, tracked = (folder / output / "fedavg-seed1" / name for output in ("plain", "failing"))
             assert plain.read_bytes() == tracked.read_bytes()
 
+    def test_a_folder_without_runs_has_nothing_to_send(self, folder: Path, offbeat: Command) -> None:
+        (folder / "runs").mkdir()
+        code, out, errors = offbeat("track", "runs", "--to", "tensorboard")
+        assert (code, out) == (2, "")
+        assert errors == "offbeat: runs holds no runs: name the folder of runs that `offbeat compare` wrote\n"
+        assert not list((folder / "runs").iterdir())
+
     def test_a_tracker_that_is_not_installed_is_one_line_before_the_run(self, folder, offbeat, monkeypatch) -> None:
         monkeypatch.setattr("offbeat.trackers.choice.importlib.util.find_spec", lambda _: None)
         code, out, errors = offbeat("run", "tiny.toml", "--track", "wandb")

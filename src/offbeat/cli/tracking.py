@@ -31,10 +31,12 @@ def track(folder: Path, name: TrackerName, follow: bool) -> None:
 
         follow_runs(folder, name)
         return
-    from offbeat.trackers.catch_up import CatchUp
+    from offbeat.trackers.catch_up import CatchUp, run_paths
 
     if not folder.is_dir():
         raise OffbeatError(f"{folder} is not a folder: name the folder of runs that `offbeat compare` wrote")
+    if not any(run_paths(folder)):
+        raise OffbeatError(f"{folder} holds no runs: name the folder of runs that `offbeat compare` wrote")
     click.echo(f"{name}: {CatchUp(folder, name).send():,} evaluations sent")
 
 

@@ -55,7 +55,7 @@ class CatchUp:
         try:
             with lock:
                 self._sent = self._read()
-                return sum(self._send(path) for path in _run_paths(self._folder))
+                return sum(self._send(path) for path in run_paths(self._folder))
         except Timeout:
             raise OffbeatError(f"another process is sending {self._folder} to {self._name}: wait for it") from None
 
@@ -115,7 +115,7 @@ class CatchUp:
             )
 
 
-def _run_paths(folder: Path) -> Iterator[Path]:
+def run_paths(folder: Path) -> Iterator[Path]:
     """Yield the folders of the runs, finished ones before those that continue."""
     found = sorted(path.parent for path in folder.glob("[!.]*/config.toml"))
     for path in found:
