@@ -30,3 +30,12 @@ def test_a_node_config_is_read():
     assert read_config("partition-id=3 num-partitions=10") == {"partition-id": 3, "num-partitions": 10}
     with pytest.raises(OffbeatError, match=r"settings .* cannot be read"):
         read_config("missing.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [("local-epochs = 2", "local-epochs = 2"), ("num-partitions:10", "num-partitions:10"), ("a=1 b= 2 c='d'", "b= 2")],
+)
+def test_words_that_are_not_settings_are_refused(text, rest):
+    with pytest.raises(OffbeatError, match=f"cannot be read: '{rest}' is not NAME=VALUE: write them as 'a=1 "):
+        read_config(text)

@@ -2,6 +2,7 @@
 
 # pyright: reportMissingImports=false
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 from flwr.common.config import flatten_dict, parse_config_args
 
 from offbeat.errors import OffbeatError, did_you_mean
+
+_SETTING = re.compile(r"""\S+?=('[^']*'|"[^"]*"|\S+)""")  # as Flower finds them; it ignores the rest of a text
 
 
 def read_run_config(folder: Path, changes: str | None) -> dict[str, Any]:
@@ -36,6 +39,8 @@ def read_run_config(folder: Path, changes: str | None) -> dict[str, Any]:
 def read_config(text: str | None) -> dict[str, Any]:
     """Return settings that are written like ``a=1 b="two"``, or in a TOML file."""
     try:
+        if text is not None and not text.endswith(".toml") and (rest := _SETTING.sub("", text).split()):
+            raise ValueError(f"{' '.join(rest)!r} is not NAME=VALUE")
         return dict(parse_config_args(None if text is None else [text]))
     except (OSError, ValueError) as error:
         raise OffbeatError(f"the settings {text!r} cannot be read: {error}: write them as 'a=1 b=\"two\"'") from None
