@@ -81,6 +81,13 @@ def test_unfinished_runs_are_named_instead(evaluate):
     assert finding(summarise(half[:1])) == "No finding yet, unfinished: b (seed 1)."
 
 
+def test_a_seed_that_only_the_baseline_ran_may_miss_the_target():
+    runs = [*timed(fedavg=(200, 400), b=(100, 200)), a_run("fedavg", 2, (0.1, 0.2))]
+    assert finding(summarise(runs)) == (
+        "b reached 50 % 2.0 times as fast as fedavg (95 % interval 2.0 to 2.0, 2 paired seeds)."
+    )
+
+
 def test_an_unfinished_run_that_has_reached_the_target_counts():
     runs = [a_run("fedavg", 0, (0.1, 0.2, 0.5)), a_run("b", 0, finished=False)]
     assert finding(summarise(runs)) == "b reached 50 % 2.0 times as fast as fedavg in one seed; run several."

@@ -112,6 +112,14 @@ def test_a_target_that_not_every_seed_reaches():
     assert "No speed-up: some, the baseline, missed it in some seed." in caption(rows)
 
 
+def test_a_seed_that_only_the_baseline_ran_may_miss_the_target():
+    runs = [a_run("fedavg", seed, (0.1, 0.1, 0.5)) for seed in (1, 2)] + [a_run("fedavg", 3, (0.1, 0.1, 0.1))]
+    rows = summarise([*runs, a_run("b", 1), a_run("b", 2)])
+    assert cells(rows)["Speed-up"] == ("–", "×2.0 (2.0 to 2.0)")
+    assert "Speed-up: over fedavg, seed by seed" in caption(rows)
+    assert "No speed-up" not in caption(rows)
+
+
 def test_an_unfinished_baseline_has_not_missed_the_target():
     rows = summarise([a_run("fedavg", 0, (0.1, 0.2), finished=False), a_run("b", 0)])
     assert "No speed-up: fedavg, the baseline, has not reached it yet." in caption(rows)

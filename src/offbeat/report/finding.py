@@ -20,7 +20,7 @@ def finding(rows: Sequence[Row]) -> str:
         return _which_are_unfinished(rows)
     baseline = next(row for row in rows if row.label == rows[0].baseline)
     others = [row for row in rows if row is not baseline and not row.other_world]
-    if baseline.target is not None and not (baseline.seconds_to_target and any(row.speed_up for row in others)):
+    if baseline.target is not None and not any(row.speed_up for row in others):
         return _who_reached(rows)
     faster = [(row, row.speed_up) for row in others if row.speed_up is not None]
     if faster:

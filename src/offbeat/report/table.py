@@ -106,7 +106,8 @@ def caption(rows: Sequence[Row]) -> str:
         if any(row.seconds_to_target is None and row.median_to_target is not None for row in rows):
             sentences.append("Median: of all seeds; a seed that missed it counts as the slowest.")
         baseline = next((row for row in rows if row.label == first.baseline), None)
-        if baseline and baseline.seconds_to_target is None:
+        has_speed_up = any(row.speed_up for row in rows if row is not baseline)
+        if baseline and baseline.seconds_to_target is None and not has_speed_up:
             some = " in some seed" if baseline.reached else ""
             missed = "has not reached it yet" if baseline.undecided else "missed it"
             sentences.append(f"No speed-up: {baseline.label}, the baseline, {missed}{some}.")
