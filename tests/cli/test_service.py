@@ -39,6 +39,17 @@ def test_a_refused_token_leaves_no_file(offbeat: Command, tmp_path: Path, monkey
     assert not (tmp_path / "token").exists()
 
 
+def test_an_interrupted_command_leaves_no_file(
+    offbeat: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(admin, "make_token", interrupt)
+    assert offbeat("make-token", "server", "admin", "--output", str(tmp_path / "token"))[0] != 0
+    assert not (tmp_path / "token").exists()
+
+
 def test_only_a_valid_token_expires(offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     token = {"id": "a", "kind": "enrolment", "state": "valid", "uses": 3, "expires_seconds": 5400.0, "name": "ward 3"}
     others = [

@@ -64,15 +64,13 @@ def make_token(folder: Path, kind: str, uses: int | None, hours: float | None, n
         descriptor = os.open(output, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except OSError as error:
         raise OffbeatError(f"cannot write {output}: {error.strerror}: choose another --output") from None
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        try:
-            token = admin.make_token(
-                folder, kind, uses=uses, seconds=None if hours is None else hours * 3600, name=name
-            )
-        except OffbeatError:
-            output.unlink()
-            raise
-        file.write(f"{token}\n")
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            seconds = None if hours is None else hours * 3600
+            file.write(f"{admin.make_token(folder, kind, uses=uses, seconds=seconds, name=name)}\n")
+    except BaseException:  # also Ctrl-C: an empty file would be taken for a token
+        output.unlink(missing_ok=True)
+        raise
     click.echo(f"{output}: a new {kind} token")
 
 
