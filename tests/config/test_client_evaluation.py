@@ -25,6 +25,10 @@ PRIVATE = "{ clip_norm = 1.0, noise_multiplier = 1.0, min_clients = 2, max_parti
             [HOLDOUT, ON_CLIENTS, "evaluate.metrics=['my.py:client_accuracy', 'accuracy']"],
             "evaluate.metrics: with evaluate.on_clients, client_accuracy names two columns: rename the metric",
         ),
+        (
+            [HOLDOUT, ON_CLIENTS, "evaluate.metrics=['my.py:examples']"],
+            "evaluate.metrics: with evaluate.on_clients, examples names two columns: rename the metric",
+        ),
     ],
 )
 def test_clients_that_cannot_evaluate(changes: list[str], line: str, experiment: Load) -> None:

@@ -8,6 +8,7 @@ from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
 
 LOSS = "loss"
+_CLIENTS_COLUMNS = ("client", "examples")  # of clients.parquet, beside those that histories have, too
 
 
 def client_metrics(evaluate: EvaluateSection, metrics: Sequence[str]) -> list[str]:
@@ -40,7 +41,7 @@ def check_client_evaluation(
     if not holdout:
         raise ValueError("evaluate.on_clients needs held-out examples: set population.holdout, for instance to 0.2")
     check_not_private(is_private)
-    names = [*RESERVED, *map(metric_name, metrics), *client_columns(evaluate, metrics)]
+    names = [*RESERVED, *_CLIENTS_COLUMNS, *map(metric_name, metrics), *client_columns(evaluate, metrics)]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ValueError(f"evaluate.metrics: with evaluate.on_clients, {twice} names two columns: rename the metric")
