@@ -1,6 +1,7 @@
 """Commands of the service, whose server is a stub."""
 
 import re
+import shlex
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -79,9 +80,10 @@ def test_the_status_shows_the_evaluation_by_clients(offbeat: Command, monkeypatc
     assert offbeat("status", "server")[1] == "version: 13\n"
 
 
-def test_serve_prints_where_the_live_page_is_and_no_token(
-    offbeat: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def served(offbeat: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """Return a function that starts a server with a folder and returns what it prints."""
+
     def run_server(_: Any, ready: Callable[[Any], None]) -> None:
         service = SimpleNamespace(status=lambda: SimpleNamespace(algorithm="fedbuff", version=3))
         ready(SimpleNamespace(url="http://127.0.0.1:1", public_url="http://host:1", service=service))
@@ -89,8 +91,25 @@ def test_serve_prints_where_the_live_page_is_and_no_token(
     monkeypatch.setattr("offbeat.worlds.serve.run_server", run_server)
     file = tmp_path / "server.toml"
     file.write_text(Path("examples/service/server.toml").read_text("utf-8"), encoding="utf-8")
-    output = offbeat("serve", str(file), "--set", "service.folder='server'", "--set", "service.tls=false")[1]
+    return lambda folder: offbeat(
+        "serve", str(file), "--set", f"service.folder='{folder}'", "--set", "service.tls=false"
+    )[1]
+
+
+def test_serve_prints_where_the_live_page_is_and_no_token(served: Callable[[str], str]) -> None:
+    output = served("server")
     (line,) = [line for line in output.splitlines() if line.startswith("Live page: ")]
     assert line.startswith("Live page: http://host:1/ (its token is in ")
     assert line.endswith("server/admin-token)")
     assert not re.search(r"ob[aec]_", output)
+
+
+def test_serve_prints_commands_that_a_shell_can_read(served: Callable[[str], str], tmp_path: Path) -> None:
+    output = served("ward 3")
+    (join,) = re.findall("^Enrol clients: (.*)$", output, re.MULTILINE)
+    (status,) = re.findall("^Status: (.*);", output, re.MULTILINE)
+    token = str(tmp_path / "ward 3" / "enrolment-token")
+    assert shlex.split(join) == [
+        "offbeat", "join", "http://host:1", "--token-file", token, "--client", "FILE.py:make_client"
+    ]  # fmt: skip
+    assert shlex.split(status) == ["offbeat", "status", str(tmp_path / "ward 3")]

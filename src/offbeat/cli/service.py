@@ -1,6 +1,7 @@
 """Commands of the service: server, tokens, backups, demo."""
 
 import logging
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,17 +32,18 @@ def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
     def ready(listening: "Listening") -> None:
         status = listening.service.status()
         click.echo(f"Listening at {listening.url}: {status.algorithm}, version {status.version}")
-        options = [f"--token-file {folder / 'enrolment-token'}"]
+        options: list[object] = ["--token-file", folder / "enrolment-token"]
         if server.service.tls and not server.service.certificate:
             ca = folder / "tls" / "ca.pem"
-            options.append(f"--ca {ca}")
+            options += ["--ca", ca]
             click.echo(f"Certificate of its own CA, SHA-256 {fingerprint(ca)}")
         if server.privacy is not None and server.privacy.helper is not None:
-            options.append(f"--terms {server.service.helper_terms}")
-        command = f"offbeat join {listening.public_url} {' '.join(options)} --client FILE.py:make_client"
-        click.echo(f"Enrol clients: {command}")
+            options += ["--terms", server.service.helper_terms]
+        command = ["offbeat", "join", listening.public_url, *options, "--client", "FILE.py:make_client"]
+        click.echo(f"Enrol clients: {shlex.join(map(str, command))}")
         click.echo(f"Live page: {listening.public_url}/ (its token is in {folder}/admin-token)")
-        click.echo(f"Status: offbeat status {folder}; metrics: {listening.url}/metrics (token in {folder}/admin-token)")
+        status_of = shlex.join(["offbeat", "status", str(folder)])
+        click.echo(f"Status: {status_of}; metrics: {listening.url}/metrics (token in {folder}/admin-token)")
 
     run_server(server, ready)
     click.echo("Stopped; the same command resumes the run")
