@@ -58,6 +58,9 @@ def test_tensorboard(runs):
         events.Reload()
         found = [(event.step, event.wall_time, event.value) for event in events.Scalars("accuracy")]
         assert found == [(0, 0.0, 0.0), (3, 10.0, pytest.approx(0.1)), (6, 20.0, pytest.approx(0.2))]
+        assert [event.value for event in events.Scalars("lost")] == [0.0, 0.0, 0.0]
+        (config,) = events.Tensors("config/text_summary")
+        assert b"    lr = 0.1" in config.tensor_proto.string_val[0]
 
 
 def test_wandb_offline(runs):

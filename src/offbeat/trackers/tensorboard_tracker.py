@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import indent
 
+import tomli_w
 from torch.utils.tensorboard.writer import SummaryWriter
 
 from offbeat.trackers.tracker import Point, TrackedRun, Tracker
-
-_OMITTED = ("seconds", "unused", "lost")  # virtual time is the axis
 
 
 class TensorBoardTracker(Tracker):
@@ -21,10 +21,16 @@ class TensorBoardTracker(Tracker):
         self._writer: SummaryWriter | None = None
 
     def begin(self, run: TrackedRun, key: str | None) -> str:
-        """Open the run's folder; without a key earlier event files there are removed."""
+        """Open the run's folder.
+
+        Without a key, its configuration is written, and earlier event files are removed.
+        """
         path = self._folder / run.name
         old = [] if key else list(path.glob("events.out.tfevents.*"))
         self._writer = SummaryWriter(path)
+        if not key:
+            # As a block of Markdown. With the virtual time at which the run begins, like its first evaluation.
+            self._writer.add_text("config", indent(tomli_w.dumps(run.config), "    "), 0, 0.0)
         for file in old:
             file.unlink()
         return run.name
@@ -34,7 +40,7 @@ class TensorBoardTracker(Tracker):
         assert self._writer is not None
         for point in points:
             for name, value in point.values.items():
-                if name not in _OMITTED:
+                if name != "seconds":  # the axis
                     self._writer.add_scalar(name, value, point.updates, point.values["seconds"])
         self._writer.flush()
 
