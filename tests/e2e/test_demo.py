@@ -97,7 +97,7 @@ def test_the_private_one_learns_from_sums_and_loses_no_update(start: Start, tmp_
         return tuple(float(number) for number in ((line,) if isinstance(line, str) else line))
 
     assert found(r"Accuracy on 364 test examples: ([\d.]+)%")[0] > 80
-    (counted,) = found(r"(\d+) updates counted, .*")
+    (counted,) = found(r"(\d+) updates counted; the server has seen none of them, .*")
     assert found(r"(\d+) of (\d+) sums that the helper opened have (\d+) or more distinct clients") == (18, 18, 2)
     total, in_sums, waiting = found(r"No update was lost: of (\d+) with a receipt, (\d+) are .* and (\d+) wait .*")
     assert total == in_sums + waiting <= counted
