@@ -15,8 +15,8 @@ _SHARE = 0.9  # of the updates: a mean over several evaluations is less noisy th
 def quantity(claim: Claim, run: Run) -> float:
     """Return a claim's quantity of a run.
 
-    ``final`` and ``tail`` are not finite if the run diverged; others are of the time before. It is infinite if a target
-    was never reached, and nan if the run has fewer counted updates than the claim asks for.
+    ``final`` and ``tail`` are not finite if the run diverged; others are of the time before. The cost to a target is
+    infinite if that was never reached, and ``after_updates`` is nan if the run has fewer counted updates.
     """
     name, measure = claim.quantity, measure_of(claim, [run])
     values = run.history[measure.name].astype(np.float64)

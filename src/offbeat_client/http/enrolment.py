@@ -28,7 +28,7 @@ def identify(connection: Connection, folder: ClientFolder, enrolment_token: str 
         if enrolment_token is None:
             raise OffbeatError(f"no client has enrolled in {folder.path}: give an enrolment token with --token-file")
         if not re.fullmatch("[!-~]+", enrolment_token):
-            raise OffbeatError("the enrolment token has characters that no token has: copy it again")
+            raise OffbeatError("the enrolment token is empty or has characters that no token has: copy it again")
         if name is not None and len(name) > _MAX_NAME:
             raise OffbeatError(f"the client's name has {len(name)} characters; it may have at most {_MAX_NAME}")
         connection.token = enrolment_token

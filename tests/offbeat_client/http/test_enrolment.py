@@ -44,7 +44,7 @@ def test_a_client_whose_answer_was_lost_is_the_same_client(tmp_path, folder, mon
     ("token", "name", "message"),
     [
         (None, None, "give an enrolment token with --token"),
-        ("obe_tökén", None, "the enrolment token has characters that no token has"),
+        ("obe_tökén", None, "is empty or has characters that no token has: copy it again"),
         ("token", "a" * 101, "name has 101 characters; it may have at most 100"),
     ],
 )

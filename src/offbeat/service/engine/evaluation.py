@@ -97,17 +97,16 @@ class EvaluationQueue:
         version, path = await self._queue.get()
         await self._insist_on_durability()
         try:
-            result = {"version": version, **json.loads(await program.answer(path))}
+            self.last = {"version": version, **json.loads(await program.answer(path))}
+            self._save(self.last)
+            self._on_result(version, self.last)
         except (OSError, ValueError, TypeError) as error:  # no program, its end, or an answer that is not a JSON object
             # Which must not keep clients from their work.
             event("evaluation_failed", logging.WARNING, version=version, problem=str(error))
             return False
         finally:
             path.unlink(missing_ok=True)
-        self.last = result
-        self._save(result)
-        self._on_result(version, result)
-        event("evaluated", **result)
+        event("evaluated", **self.last)
         return True
 
     def _save(self, result: dict[str, Any]) -> None:
