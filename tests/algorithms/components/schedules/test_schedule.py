@@ -81,11 +81,13 @@ def test_state_by_hand(three):
     assert [value.dtype for value in state.values()] == [torch.int64, torch.int64, torch.bool]
 
 
-def test_a_state_of_an_earlier_release_may_have_another_order():
-    schedule = started()
-    columns = {"clients": [9, 2, 5], "versions": [7, 3, 4], "lapsed": [False, False, True]}
-    schedule.load_state_dict({name: torch.tensor(values) for name, values in columns.items()})
-    assert [list(schedule.before(version)) for version in (3, 4, 8)] == [[], [2], [2, 9]]
+def test_a_reloaded_state_keeps_the_order_of_the_losses(three, same_state):
+    three.lose(9, 1)
+    three.lose(5, 0)
+    reloaded = started()
+    reloaded.load_state_dict(three.state_dict())
+    assert three.state_dict()["clients"].tolist() == [2, 9, 5]
+    assert same_state(reloaded.state_dict(), three.state_dict())
 
 
 def test_clients_that_are_too_stale_are_found_among_many_as_fast_as_among_few(monkeypatch):

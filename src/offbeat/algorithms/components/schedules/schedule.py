@@ -128,7 +128,7 @@ class Schedule(Component):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         columns = (state[name].tolist() for name in ("clients", "versions", "lapsed"))
-        rows = sorted(zip(*columns, strict=True), key=lambda row: row[1])  # earlier releases had another order
+        rows = list(zip(*columns, strict=True))
         self._versions = OrderedDict((client, version) for client, version, is_lapsed in rows if not is_lapsed)
         self._lapsed = {client: version for client, version, is_lapsed in rows if is_lapsed}
 
