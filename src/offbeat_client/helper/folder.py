@@ -2,7 +2,7 @@
 
 ```
 helper.lock            held by the one process that uses the folder
-helper.sqlite          run, roster, batches, participations
+helper.sqlite          run, roster, batches, participations, digests of models
 signing-key            the helper's Ed25519 key
 terms.json             the signed terms, for server and clients
 tls/                   certificates

@@ -30,6 +30,7 @@ KINDS: dict[str, int] = {
     "wrong-head": 422,
     "visit-opened": 422,
     "start-version-opened": 422,
+    "other-model": 422,
     "participations-spent": 422,
     "too-soon": 422,
     "sealed-wrongly": 422,

@@ -5,7 +5,8 @@ batch and answer to its disk.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -36,6 +37,7 @@ class Opened:
     batches: list[bytes] = field(default_factory=list[bytes])  # digests of the batches 1, 2, … of this run
     heads: list[Head] = field(default_factory=list[Head])  # after these batches
     histories: dict[bytes, History] = field(default_factory=dict[bytes, History])  # by client key
+    models: dict[int, bytes] = field(default_factory=dict[int, bytes])  # digests by start version, of this run
     is_stopped: bool = False
 
 
@@ -47,6 +49,7 @@ class Batch:
     digest: bytes
     envelopes: Sequence[Envelope]
     histories: dict[bytes, History]  # by client key, once the batch is opened
+    models: Mapping[int, bytes]  # digests of the records' models, by start version
 
 
 class Rules:
@@ -98,7 +101,7 @@ class Rules:
             self._check_record(envelope)
         self._check_clients([envelope.binding.client for envelope in envelopes])
         histories = {envelope.binding.client: self._next(number, envelope) for envelope in envelopes}
-        return Batch(number, digest, envelopes, histories)
+        return Batch(number, digest, envelopes, histories, self._models(envelopes))
 
     def head_after(self, batch: Batch, answer_digest: bytes) -> Head:
         """Return the chain's head once a batch is opened."""
@@ -109,6 +112,7 @@ class Rules:
         self.opened.batches.append(batch.digest)
         self.opened.heads.append(head)
         self.opened.histories.update(batch.histories)
+        self.opened.models.update(batch.models)
 
     def _check_repeated(self, number: int, digest: bytes) -> None:
         if digest != self.opened.batches[number - 1]:
@@ -174,6 +178,25 @@ class Rules:
             raise HelperRefusal(
                 "too-few-clients", f"{len(distinct)} clients: this run opens {self._terms.min_clients} or more"
             )
+
+    def _models(self, envelopes: Sequence[Envelope]) -> dict[int, bytes]:
+        """Return the digests of the records' models by start version.
+
+        A version has one model, or the server could make all updates of a sum but one known to it. If records of a
+        batch disagree on a version that no batch has had, the digest of most of them counts.
+        """
+        bindings = [envelope.binding for envelope in envelopes]
+        counts = Counter((bound.start_version, bound.model) for bound in bindings)
+        models = {version: model for (version, model), _ in reversed(counts.most_common())} | self.opened.models
+        for bound in bindings:
+            if bound.model != models[bound.start_version]:
+                raise HelperRefusal(
+                    "other-model",
+                    f"client {bound.client.hex()[:16]}: it has begun at version {bound.start_version} with another "
+                    "model than others: drop its record",
+                    bound.client,
+                )
+        return {bound.start_version: bound.model for bound in bindings}
 
     def _next(self, number: int, envelope: Envelope) -> History:
         """Return a client's history after its record, or refuse the record."""

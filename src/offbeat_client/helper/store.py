@@ -1,4 +1,4 @@
-"""The helper's database: run, roster, batches, participations.
+"""The helper's database: run, roster, batches, participations, digests of models.
 
 A commit returns once it is on disk.
 """
@@ -16,7 +16,7 @@ from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.terms import SignedTerms, verify
 
 FILE = "helper.sqlite"
-_FORM = 2  # raise it when the tables or the noise change: a folder of another form is refused
+_FORM = 3  # raise it when the tables or the noise change: a folder of another form is refused
 _TABLES = """
 CREATE TABLE run (
     terms BLOB NOT NULL, delta REAL NOT NULL, token TEXT NOT NULL, hosts TEXT NOT NULL, stopped INTEGER NOT NULL
@@ -27,6 +27,7 @@ CREATE TABLE clients (
     visit INTEGER NOT NULL, start_version INTEGER NOT NULL, batch INTEGER NOT NULL  -- the last ones of this run
 );
 CREATE TABLE batches (number INTEGER PRIMARY KEY, digest BLOB NOT NULL, head BLOB NOT NULL);
+CREATE TABLE models (start_version INTEGER PRIMARY KEY, digest BLOB NOT NULL);
 CREATE TABLE seeds (batch INTEGER NOT NULL, client BLOB NOT NULL, hash BLOB NOT NULL, PRIMARY KEY (batch, client));
 """
 _NEVER = History()
@@ -90,6 +91,7 @@ class Store:
             [digest for _, digest, _ in rows],
             [Head(number, head) for number, _, head in rows],
             {key: History(*history) for key, *history in clients},
+            dict(self._connection.execute("SELECT start_version, digest FROM models").fetchall()),
             bool(stopped),
         )
 
@@ -101,7 +103,7 @@ class Store:
     def enrol(self, run: Run, roster: Mapping[bytes, str]) -> None:
         """Begin a run; participations of earlier runs are kept."""
         with self._transaction():
-            for table in ("run", "batches", "seeds"):
+            for table in ("run", "batches", "models", "seeds"):
                 self._connection.execute(f"DELETE FROM {table}")
             self._connection.execute(
                 "INSERT INTO run VALUES (?, ?, ?, ?, 0)",
@@ -126,6 +128,7 @@ class Store:
                     for envelope, seed in zip(batch.envelopes, seeds, strict=True)
                 ],
             )
+            self._connection.executemany("INSERT OR IGNORE INTO models VALUES (?, ?)", batch.models.items())
             self._connection.executemany(
                 "UPDATE clients SET participations = ?, spent = ?, visit = ?, start_version = ?, batch = ? "
                 "WHERE key = ?",

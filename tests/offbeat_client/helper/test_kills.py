@@ -55,6 +55,8 @@ def test_a_helper_that_is_killed_at_random_opens_each_batch_once(tmp_path):
         seeds = database.execute("SELECT client, hash FROM seeds").fetchall()
         assert len({seed for _, seed in seeds}) == len(seeds) == 3 * counter
         assert [row[0] for row in database.execute("SELECT number FROM batches ORDER BY 1")] == [*range(1, counter + 1)]
+        versions = database.execute("SELECT start_version FROM models ORDER BY 1").fetchall()
+        assert [version for (version,) in versions] == [*range(1, counter + 1)]  # those of the batches' visits
         counts = dict(database.execute("SELECT key, participations FROM clients").fetchall())
     assert counts == {key: sum(client == key for client, _ in seeds) for key in CLIENT_KEYS}
     for number, (name, digest) in digests.items():

@@ -140,6 +140,31 @@ def test_visits_and_start_versions_of_a_client_rise(world):
     world.open(2, [world.record(0, 5, 5), *others])
 
 
+def model(world, client, start, digest, visit=None):
+    return world.record(client, start if visit is None else visit, start, model=bytes([digest] * 32))
+
+
+def test_a_version_has_one_model_within_a_batch(world):
+    """Updates from a crafted model are known, and so is then the one of the client that got another."""
+    for odd in range(3):  # whichever it is, and wherever its record lies
+        batch = [model(world, client, 0, client == odd) for client in range(3)]
+        refusal = world.refused(1, batch)
+        assert (refusal.kind, refusal.client) == ("other-model", CLIENT_KEYS[odd])
+        assert "version 0 with another model than others" in refusal.detail
+    world.open(1, [model(world, client, client, client) for client in range(3)])  # versions of their own
+
+
+def test_a_version_has_one_model_in_later_batches_too(world):
+    world.open(1, [model(world, 0, 0, 7), model(world, 1, 0, 7), model(world, 2, 0, 7)])
+    later = [model(world, 3, 0, 8), model(world, 4, 0, 8), model(world, 5, 0, 8)]
+    refusal = world.refused(2, later)
+    assert (refusal.kind, refusal.client in CLIENT_KEYS[3:6]) == ("other-model", True)
+    assert world.kind(2, [model(world, 3, 0, 7), model(world, 4, 0, 7), later[2]]) == "other-model"
+    world.rules = Rules(world.terms, CLIENT_KEYS[:ROSTERED], copy.deepcopy(world.rules.opened))
+    assert world.kind(2, later) == "other-model"
+    world.open(2, [model(world, 3, 0, 7), model(world, 4, 0, 7), model(world, 0, 1, 9)])
+
+
 def test_participations_are_limited(world):
     for number in range(1, 6):
         world.open(number, world.records({0: number, 1: number, 2: number}))

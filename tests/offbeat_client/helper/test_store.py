@@ -5,6 +5,7 @@ import pytest
 
 from offbeat.errors import OffbeatError
 from offbeat_client.helper.helper import Helper
+from offbeat_client.helper.refusal import HelperRefusal
 from offbeat_client.helper.store import Store
 from tests.offbeat_client.helper.conftest import CLIENT_KEYS, enrol_clients, records_for
 
@@ -20,6 +21,21 @@ def test_what_was_opened_is_read_back(folder):
         helper.open(2, records_for(helper, {0: 5, 1: 6, 2: 7, 3: 1}))
         with closing(Store(folder, read_only=True)) as store:
             assert store.batch_sizes() == [3, 4]
+
+
+def test_the_models_of_a_run_are_kept_over_restarts_and_not_over_runs(folder):
+    other = {"model": bytes([1] * 32)}
+    with closing(Helper(folder)) as helper:
+        helper.open(1, records_for(helper, {0: 0, 1: 0, 2: 0}))
+    with closing(Helper(folder)) as helper:
+        with pytest.raises(HelperRefusal, match="version 0 with another model than others"):
+            helper.open(2, records_for(helper, {3: 0, 4: 0, 5: 0}, **other))
+        helper.open(2, [*records_for(helper, {3: 0, 4: 0}), *records_for(helper, {5: 1}, **other)])
+    with closing(Store(folder, read_only=True)) as store:
+        assert store.opened().models == {0: bytes(32), 1: bytes([1] * 32)}
+    enrol_clients(folder)
+    with closing(Helper(folder)) as helper:
+        helper.open(1, records_for(helper, {0: 0, 1: 0, 2: 0}, **other))
 
 
 def test_a_new_run_keeps_participations_and_begins_anew(folder):
