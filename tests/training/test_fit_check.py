@@ -91,6 +91,44 @@ class TestFits:
         assert "embedding place has entries 0 to 4, but is called with index 5" in message
 
 
+class TestBuffers:
+    def test_those_that_change_in_training_are_logged_once(self, caplog):
+        class Changing(nn.Linear):
+            def __init__(self) -> None:
+                super().__init__(2, 4)
+                for name in ("written", "replaced", "resized", "table"):
+                    self.register_buffer(name, torch.zeros(2).long())
+
+            def forward(self, inputs: Tensor) -> Tensor:
+                if self.training:
+                    self.written += 1
+                    self.replaced = self.replaced + 1
+                    self.resized.resize_(5)
+                return super().forward(inputs)[:, self.table[0] :]
+
+        for _ in range(2):
+            check_fit(model(Changing), cross_entropy, ONES, LABELS)
+        (record,) = caplog.records
+        assert record.getMessage() == (
+            "the model's buffers change in training (written, replaced, resized): each visit and evaluation begins "
+            "with their first values"
+        )
+
+    def test_those_that_change_in_evaluation_are_not(self, caplog):
+        class Looking(nn.Linear):
+            def __init__(self) -> None:
+                super().__init__(2, 4)
+                self.register_buffer("looks", torch.zeros(()).long())
+
+            def forward(self, inputs: Tensor) -> Tensor:
+                if not self.training:
+                    self.looks += 1
+                return super().forward(inputs)
+
+        check_fit(model(Looking), cross_entropy, ONES, LABELS)
+        assert not caplog.records
+
+
 class TestLeavesAlone:
     @pytest.mark.parametrize("mode", [True, False])
     @pytest.mark.parametrize("fails", [False, True])

@@ -1,8 +1,9 @@
 """A check that a model, a loss and the data fit together, before the first run."""
 
 import inspect
+import logging
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -15,6 +16,8 @@ from offbeat.training.device_errors import explained
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import LOSSES, Loss, Objective, model_loss, predictions
 from offbeat_client.user_code_errors import failure, user_code
+
+_log = logging.getLogger(__name__)
 
 
 def check_fit(
@@ -34,7 +37,7 @@ def check_fit(
     have that many ``classes`` and ``tokens``, if the labels are classes and the inputs token numbers.
 
     The model's values and gradients, its training mode and torch's own generator do not change; its buffers are reset
-    to their initial values, as before each visit.
+    to their initial values, as before each visit. Buffers that change in training are logged.
     """
     if tokens is not None:
         # An embedding that is too small fails on the largest token.
@@ -48,7 +51,10 @@ def check_fit(
     ]
     try:
         with accelerator.forked_randomness(), torch.enable_grad(), accelerator.autocast():
+            before = _buffer_versions(model.module)
             _try_training(model, Objective(loss), inputs, labels, classes)
+            after = _buffer_versions(model.module)
+            _warn_of_resets(tuple(name for name in after if after[name] != before.get(name)))
             _try_evaluation(model, Objective(loss), inputs, labels)
             _refuse_new_parameters(model)
     except OffbeatError as error:
@@ -84,7 +90,7 @@ def _try_training(
     if all(gradient is None for gradient in gradients):
         raise OffbeatError(unreached)
     for name, gradient in zip(parameters, gradients, strict=True):
-        if gradient is not None and not gradient.isfinite().all():
+        if gradient is not None and not gradient.to_dense().isfinite().all():
             raise OffbeatError(f"the gradient of the initial model's parameter {name} is not finite")
 
 
@@ -92,6 +98,21 @@ def _try_evaluation(model: FlatModel, objective: Objective, inputs: Inputs[Tenso
     model.load(model.vector.clone())
     with user_code(f"the model cannot take inputs {_describe(inputs)} in evaluation mode"), torch.inference_mode():
         objective.apply(model.module.eval(), _copy(inputs), labels.clone())
+
+
+def _buffer_versions(module: nn.Module) -> dict[str, Any]:
+    """Return by name what changes when a buffer is written, resized or replaced."""
+    return {name: (id(buffer), buffer._version, buffer.shape) for name, buffer in module.named_buffers()}
+
+
+@cache  # the runs of a comparison have one model
+def _warn_of_resets(names: Sequence[str]) -> None:
+    if names:
+        shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+        message = (
+            "the model's buffers change in training (%s): each visit and evaluation begins with their first values"
+        )
+        _log.warning(message, shown)
 
 
 def _refuse_new_parameters(model: FlatModel) -> None:

@@ -26,9 +26,8 @@ class FlatModel:
             client in training and of the test set in evaluation, which may need more than one example.
 
     Raises:
-        OffbeatError: The module has running statistics, integer buffers (counters have no meaningful average),
-            parameters that are not float32, share memory, have no shape yet or lie on several devices, or nothing to
-            train.
+        OffbeatError: The module has running statistics, nothing to train, or parameters to train that are not dense
+            float32, share memory, have no shape yet or lie on several devices.
     """
 
     def __init__(self, module: nn.Module, batch_norm: Literal["refuse", "local"] = "refuse") -> None:
@@ -36,7 +35,9 @@ class FlatModel:
             refuse_running_statistics(module, 'set model.batch_norm = "local"')
         for _, layer in _layers_with_statistics(module):
             _drop_running_statistics(layer)
-        _refuse_integer_buffers(module)
+        for layer in module.modules():
+            if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+                layer.sparse = False  # of its gradient, which is added to a dense vector
         parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
         if not parameters:
             raise OffbeatError("the model has nothing to train: no parameter has requires_grad")
@@ -46,8 +47,15 @@ class FlatModel:
                     f"the model's parameter {name} has no shape yet: give its layer the number of inputs"
                 )
             if parameter.dtype != torch.float32:
+                remedy = (
+                    "make its real and imaginary parts two parameters, and join them by torch.complex"
+                    if parameter.is_complex()
+                    else "convert the model with .float()"
+                )
+                raise OffbeatError(f"the model's parameter {name} is {parameter.dtype}: {remedy}")
+            if parameter.layout != torch.strided:
                 raise OffbeatError(
-                    f"the model's parameter {name} is {parameter.dtype}: convert the model with .float()"
+                    f"the model's parameter {name} is {parameter.layout}: make it dense, with .to_dense()"
                 )
         refuse_shared_memory(module)
         devices = {parameter.device: name for name, parameter in parameters.items()}
@@ -62,19 +70,21 @@ class FlatModel:
         self._tie()
         # named_buffers() would leave out buffers that are None and filled later.
         self._buffers = [
-            (layer, name, buffer, None if buffer is None else buffer.clone())
+            (layer, name, buffer, None if buffer is None or _is_expanded(buffer) else buffer.clone())
             for layer in module.modules()
             for name, buffer in layer._buffers.items()  # pyright: ignore[reportPrivateUsage]
         ]
 
     def to(self, device: torch.device) -> "FlatModel":
-        """Return the model on a device: this one if it is there, else the module moves."""
+        """Return the model on a device: this one if it is there, else the module moves.
+
+        Raises ``OffbeatError`` if a parameter or a buffer has no values.
+        """
+        for name, tensor in [*self.module.named_parameters(), *self.module.named_buffers()]:
+            if tensor.is_meta:
+                raise OffbeatError(f"the model's {name} is on torch's device meta, without values: make it on the CPU")
         if self.vector.device == device:
             return self
-        if self.vector.is_meta:
-            raise OffbeatError(
-                "the model's parameters are on torch's device meta, without values: make them on the CPU"
-            )
         self.load(self.vector)  # resets the buffers, of which the new model takes copies
         return FlatModel(self.module.to(device))
 
@@ -88,7 +98,10 @@ class FlatModel:
         self.vector.copy_(vector)
         for layer, name, buffer, first in self._buffers:
             if buffer is not None and first is not None:
-                buffer.copy_(first)
+                with torch.no_grad():
+                    if buffer.shape != first.shape:  # a layer has resized it in place
+                        buffer.resize_as_(first)
+                    buffer.copy_(first)
             # A layer may also have replaced the buffer by another tensor.
             setattr(layer, name, buffer)
 
@@ -109,7 +122,7 @@ class FlatModel:
                 values.copy_(parameter.detach())
                 is_replaced = True
             if parameter.grad is not slopes:
-                slopes.zero_() if parameter.grad is None else slopes.copy_(parameter.grad)
+                slopes.zero_() if parameter.grad is None else slopes.copy_(parameter.grad.to_dense())
                 is_replaced = True
         if is_replaced:
             self._tie()
@@ -143,7 +156,8 @@ def refuse_shared_memory(module: nn.Module) -> None:
     """
     names: dict[int, str] = {}
     for name, parameter in module.named_parameters():
-        if not parameter.requires_grad or is_lazy(parameter) or not parameter.data_ptr():
+        has_memory = not is_lazy(parameter) and parameter.layout == torch.strided and parameter.data_ptr()
+        if not parameter.requires_grad or not has_memory:
             continue
         other = names.setdefault(parameter.data_ptr(), name)
         if other != name:
@@ -173,11 +187,8 @@ def _drop_running_statistics(layer: _NormBase) -> None:
     layer.running_mean = layer.running_var = layer.num_batches_tracked = None
 
 
-def _refuse_integer_buffers(module: nn.Module) -> None:
-    buffers = dict(module.named_buffers())
-    for name in module.state_dict():
-        if name in buffers and not buffers[name].is_floating_point():
-            raise OffbeatError(
-                f"the model's buffer {name} holds {buffers[name].dtype}, which cannot be averaged: "
-                "make it persistent=False if it is a constant"
-            )
+def _is_expanded(tensor: Tensor) -> bool:
+    """Return whether elements share memory: such a tensor cannot be written."""
+    return tensor.layout == torch.strided and any(
+        size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )

@@ -119,6 +119,26 @@ def test_data_of_another_form_are_one_line(data):
         LocalSGD(network(), cross_entropy, data)
 
 
+def test_sparse_embeddings_train_as_dense_ones_and_tables_are_kept(visit):
+    class Tokens(nn.Module):
+        def __init__(self, sparse):
+            super().__init__()
+            self.register_buffer("table", torch.arange(9).flip(0))
+            self.embedding, self.output = nn.Embedding(9, 3, sparse=sparse), nn.Linear(3, 4)
+
+        def forward(self, tokens):
+            return self.output(self.embedding(self.table[tokens]).mean(dim=1))
+
+    def trained(sparse):
+        module = made(lambda: Tokens(sparse))
+        client = LocalSGD(module, cross_entropy, (torch.arange(45).reshape(9, 5) % 9, LABELS[:9]))
+        fitted = client.fit({name: value.detach().clone() for name, value in module.named_parameters()}, visit())
+        assert module.table.tolist() == list(range(8, -1, -1))
+        return fitted.model
+
+    assert same(trained(sparse=True), trained(sparse=False))
+
+
 @pytest.mark.parametrize("steps", [1, 3])
 def test_an_urgent_visit_ends_after_the_step_that_it_is_at(visit, steps):
     here, calls = visit(PLAN, length=LENGTH), 0
