@@ -202,7 +202,7 @@ class Client:
         if visit is None:
             visit = self.ask("POST", "/v1/checkin", {"wait_seconds": 60})["visit"]
         head = {"version": visit["version"], "bytes": len(body), "sha256": digest, "examples": 1, "steps": 1}
-        head |= {"normaliser": 1.0, "since": visit["since"]}
+        head |= {"model_sha256": visit["model_sha256"], "normaliser": 1.0, "since": visit["since"]}
         path = f"/v1/uploads/{visit['number']}?checkin=true"
         answer = self.ask("PUT", path, body=body, **{"Offbeat-Update": json.dumps(head)})
         self._visit = answer["next"] and answer["next"]["visit"]

@@ -21,7 +21,10 @@ def main(folder: Path, shard: int) -> None:
     """Train by the visit's plan and write the update."""
     visit = json.loads((folder / "checkin.json").read_bytes())["visit"]
     plan = visit["plan"]
-    with safe_open(folder / "model.safetensors", framework="numpy") as file:
+    model = folder / "model.safetensors"
+    if hashlib.sha256(model.read_bytes()).hexdigest() != visit["model_sha256"]:
+        sys.exit("this is not the visit's model: start again")
+    with safe_open(model, framework="numpy") as file:
         names = [name for name, _ in json.loads(file.metadata()["layout"])]
         start = {name: file.get_tensor(name) for name in names}
     end = train(start, shard, plan["steps"], plan["lr"])
@@ -31,6 +34,7 @@ def main(folder: Path, shard: int) -> None:
     body = save({"update": np.concatenate([part.ravel() for part in parts])})
     header = {
         "version": visit["version"],
+        "model_sha256": visit["model_sha256"],
         "bytes": len(body),
         "sha256": hashlib.sha256(body).hexdigest(),
         "examples": len(readings(shard)[1]),

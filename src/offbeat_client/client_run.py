@@ -262,14 +262,13 @@ class _Participant:
         _log.info("visit %d: %d steps from version %d", visit.number, visit.plan.steps, visit.version)
         with Heartbeat(self._connection, visit.number, visit.lease_seconds, visit.urgent) as heartbeat:
             try:
-                model = download(self._connection, visit.version, self._folder)
+                model = download(self._connection, visit, self._folder)
+            except GiveUpError as error:
+                return self._leave(visit, error)
             except ServiceError as error:
                 if error.status != HTTPStatus.NOT_FOUND:
                     raise
-                _log.warning("%s", error)
-                self._give_up(visit.number)
-                time.sleep(jitter(self._connection.backoff.first_seconds))
-                return None
+                return self._leave(visit, error)
             try:
                 result, seconds = train(visit, model, self._fit, self._outbox)
                 if heartbeat.wanted:
@@ -278,10 +277,7 @@ class _Participant:
                         return self._private.put(visit, privacy.divisor, model, result)
                     return put_update(visit, model, result, seconds, self._outbox)
             except GiveUpError as error:
-                _log.warning("%s", error)
-                self._give_up(visit.number)
-                time.sleep(jitter(self._connection.backoff.first_seconds))
-                return None
+                return self._leave(visit, error)
             except OffbeatError:
                 self._give_up(visit.number)
                 raise
@@ -326,6 +322,12 @@ class _Participant:
         if not is_superseded:
             raise error
         _log.warning("%s", error)
+
+    def _leave(self, visit: Visit, error: OffbeatError) -> None:
+        """Give up a visit, and wait a moment before the next check-in."""
+        _log.warning("%s", error)
+        self._give_up(visit.number)
+        time.sleep(jitter(self._connection.backoff.first_seconds))
 
     def _give_up(self, visit: int) -> None:
         # If the request is lost, the lease lapses.

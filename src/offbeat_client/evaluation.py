@@ -31,7 +31,7 @@ def evaluate(connection: Connection, folder: Path, asked: EvaluationMessage, mea
     """
     path = f"/v1/evaluations/{asked.version}"
     try:
-        result = _measure(read_model(download(connection, asked.version, folder), asked.length), measure)
+        result = _measure(asked, read_model(download(connection, asked, folder), asked.length), measure)
         receipt = connection.ask("POST", path, EvaluationReceipt, result)
     except UnreachableError:
         raise
@@ -46,7 +46,7 @@ def evaluate(connection: Connection, folder: Path, asked: EvaluationMessage, mea
     return None
 
 
-def _measure(model: Any, measure: Evaluate) -> EvaluationResult:
+def _measure(asked: EvaluationMessage, model: Any, measure: Evaluate) -> EvaluationResult:
     with user_code("the client's evaluate failed"):
         result: Any = measure(model)
     match result:
@@ -57,7 +57,7 @@ def _measure(model: Any, measure: Evaluate) -> EvaluationResult:
     try:
         check_count("examples", examples)
         numbers = {name: float(value) for name, value in metrics.items()}
-        return EvaluationResult(examples=int(examples), metrics=numbers)
+        return EvaluationResult(model_sha256=asked.model_sha256, examples=int(examples), metrics=numbers)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))

@@ -1,5 +1,6 @@
 """Files that survive a kill and a power cut: complete or absent, never in between."""
 
+import hashlib
 import os
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -59,6 +60,12 @@ def sync_file(file: Path | int) -> None:
         os.fdatasync(file)
     else:
         os.fsync(file)
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync_folder(folder: Path) -> None:

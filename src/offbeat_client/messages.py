@@ -10,6 +10,9 @@ from offbeat_client.number_checks import LARGEST_COUNT, LARGEST_FLOAT32
 from offbeat_client.sending import check_sending
 from offbeat_client.visit import Visit
 
+PROTOCOL = "1.7"
+"""The protocol's version, of which server and client have the same; ``docs/protocol.md`` says what each one added."""
+
 Examples = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Seconds = Annotated[float, Field(ge=0, le=LARGEST_FLOAT32)]
 Number = Annotated[int, Field(ge=0, lt=1 << 63)]
@@ -30,10 +33,7 @@ class Request(BaseModel):
 
 
 class Answer(BaseModel):
-    """A JSON object for a client, which ignores unknown keys.
-
-    Later versions of the protocol have such keys.
-    """
+    """A JSON object for a client, which ignores unknown keys."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", strict=True, allow_inf_nan=False, json_schema_serialization_defaults_required=True
@@ -70,6 +70,7 @@ class CheckInRequest(Request):
 class EvaluationResult(Request):
     """A client's measurement of a version on its held-out examples."""
 
+    model_sha256: Hex32
     examples: Examples
     metrics: Annotated[
         dict[MetricName, Annotated[float, Field(ge=-LARGEST_FLOAT32, le=LARGEST_FLOAT32)]],
@@ -111,7 +112,6 @@ class PlanMessage(Answer):
     clip_norm: float | None = None
     compression: CompressionMessage | None = None
     error_feedback: bool = False
-    # Left out for SGD, since older clients know SGD but not the key; they refuse AdamW with it.
     optimizer: Annotated[Optimizer, Field(exclude_if=lambda optimizer: optimizer == "sgd")] = "sgd"
 
     @classmethod
@@ -147,6 +147,7 @@ class VisitMessage(Answer):
 
     number: int
     version: int
+    model_sha256: Hex32
     since: int | None
     payload: Payload
     length: int
@@ -154,10 +155,8 @@ class VisitMessage(Answer):
     plan: PlanMessage
     lease_seconds: float | None
     urgent: bool
-    # Servers of protocol 1.1 do not send these.
     corrects_gradients: bool = False
     needs_loss: bool = False
-    # Nor do servers of protocol 1.2 send this.
     privacy: PrivacyMessage | None = None
 
     def visit(self, client: int) -> Visit:
@@ -196,6 +195,7 @@ class EvaluationMessage(Answer):
     """A version, of so many parameters, to evaluate before the next check-in."""
 
     version: Number
+    model_sha256: Hex32
     length: int
 
 
@@ -203,7 +203,6 @@ class EvaluationReceipt(Answer):
     """The receipt of an evaluation: whether it counts."""
 
     counted: bool
-    # Servers of protocol 1.5 do not send this.
     audit_head: AuditHead | None = None
 
 
@@ -213,7 +212,6 @@ class CheckedIn(Answer):
     visit: VisitMessage | None
     retry_after_seconds: float | None
     finished: bool
-    # Servers of protocol 1.3 do not send this.
     evaluation: EvaluationMessage | None = None
 
 
@@ -231,8 +229,7 @@ class ReceiptMessage(Answer):
 class Received(Answer):
     """The answer to a complete update.
 
-    ``next`` is the answer to a check-in, if the client asked for one. Servers of protocol 1.5 do not send
-    ``audit_head``.
+    ``next`` is the answer to a check-in, if the client asked for one.
     """
 
     receipt: ReceiptMessage

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from offbeat_client.client_folder.outbox import Outbox
 from offbeat_client.compression import uncompressed_bytes
+from offbeat_client.errors import GiveUpError
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.download import download
 from offbeat_client.http.refusal import ServiceError, UnreachableError
@@ -23,14 +24,14 @@ def probe(connection: Connection, folder: Path, client: int, fit: Fit, outbox: O
         if wanted.probe is None or wanted.upload_bytes < 1:
             return
         visit = wanted.probe.visit(client)
-        model = download(connection, visit.version, folder)
+        model = download(connection, visit, folder)
         # The first call may load and compile.
         step_seconds = min(train(visit, model, fit, outbox)[1] for _ in range(2))
         upload_seconds = _upload_seconds(connection, visit.length, wanted.upload_bytes)
         speed = Speed(step_seconds=step_seconds, upload_seconds=upload_seconds)
         connection.ask("POST", "/v1/probe", Answer, speed)
-    except (ServiceError, UnreachableError) as error:
-        # An older server does not ask; any other cause shows when the client checks in.
+    except (ServiceError, UnreachableError, GiveUpError) as error:
+        # The cause shows when the client checks in.
         _log.info("without a probe: %s", error)
     else:
         _log.info("probe: %.3g s a step, %.3g s for a whole update", step_seconds, upload_seconds)

@@ -1,6 +1,5 @@
 """From a training result to the update of a visit, in the outbox."""
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from offbeat_client.client_folder.model_file import read_model
 from offbeat_client.client_folder.outbox import Outbox, Pending
 from offbeat_client.compression.base import check_finite
 from offbeat_client.errors import OffbeatError
+from offbeat_client.files import sha256
 from offbeat_client.local_plan import Payload, normaliser
 from offbeat_client.number_checks import LARGEST_COUNT, LARGEST_FLOAT32
 from offbeat_client.randomness import Purpose, integer
@@ -114,6 +114,7 @@ def put_update(visit: Visit, model: Path, result: Any, seconds: float, outbox: O
     def announcement(body: Path) -> dict[str, Any]:
         return {
             "version": visit.version,
+            "model_sha256": visit.model_sha256,
             "bytes": body.stat().st_size,
             "sha256": sha256(body),
             "examples": fitted.examples,
@@ -122,7 +123,6 @@ def put_update(visit: Visit, model: Path, result: Any, seconds: float, outbox: O
             "since": since,
             "step_seconds": seconds / steps,
             "upload_seconds": outbox.kept().upload_seconds,
-            # Servers of protocol 1.1 refuse the key.
             **({"loss": fitted.loss} if visit.needs_loss else {}),
         }
 
@@ -135,9 +135,3 @@ def write_body(update: Sent, path: Path) -> None:
         save_file({"update": update.vector}, path)
     else:
         path.write_bytes(update.encoded.to_bytes())
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

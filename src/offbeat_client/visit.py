@@ -28,6 +28,7 @@ class Visit(Generic[Array]):
         seed: The run's seed; with client and number it fixes every random number of the visit.
         plan: The local training.
         lease_seconds: How long the server keeps the client's slot without a heartbeat; None for no limit.
+        model_sha256: The SHA-256 of the version's file, in hexadecimal digits.
         needs_loss: Whether ``fit`` has to return the visit's mean training loss.
         corrects_gradients: Whether ``offset`` has to be added to each local gradient.
         offset: The offset by parameter name; a copy that may be changed in place. None for no offset.
@@ -44,6 +45,7 @@ class Visit(Generic[Array]):
     seed: int
     plan: LocalPlan
     lease_seconds: float | None = None
+    model_sha256: str = ""
     needs_loss: bool = False
     corrects_gradients: bool = False
     offset: dict[str, Array] | None = field(default=None, repr=False, compare=False)

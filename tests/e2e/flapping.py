@@ -17,6 +17,7 @@ from torch import Tensor
 
 from offbeat.coordinator.calls import Receipt
 from offbeat.service.server import stopped_server
+from offbeat_client.messages import PROTOCOL
 from tests.e2e.server_process import Server
 from tests.e2e.undisturbed import Undisturbed
 from tests.service.conftest import body_of
@@ -34,12 +35,12 @@ class Flapping(threading.Thread):
         self.told: dict[int, Receipt] = {}  # by visit
         self.client = -1
         self.problems: list[str] = []
-        self.digests: dict[str, str] = {}  # of the parameters that were downloaded, by ETag
+        self.digests: dict[int, str] = {}  # of the parameters that were downloaded, by version
         self._token = token
         self._length = length
         self._ended = stop
         self._random = random.Random(seed)
-        self._http = httpx.Client(base_url=url, timeout=10.0)
+        self._http = httpx.Client(base_url=url, headers={"Offbeat-Protocol": PROTOCOL}, timeout=10.0)
 
     def run(self) -> None:
         try:
@@ -80,15 +81,16 @@ class Flapping(threading.Thread):
         if answer.status_code != 200:  # it is stopped, or the version is not kept any more
             return
         begin = 8 + int.from_bytes(answer.content[:8], "little")
-        etag, digest = answer.headers["etag"], hashlib.sha256(answer.content[begin:]).hexdigest()
-        if self.digests.setdefault(etag, digest) != digest:
-            self.problems.append(f"{etag} has other parameters than before")
+        number, digest = int(answer.url.path.rsplit("/", 1)[1]), hashlib.sha256(answer.content[begin:]).hexdigest()
+        if self.digests.setdefault(number, digest) != digest:
+            self.problems.append(f"version {number} has other parameters than before")
 
     def _upload(self, visit: dict[str, Any], *, again: bool) -> None:
         number = visit["number"]
         body = body_of(vector_of(self.client, number, self._length))
         head = {
             "version": visit["version"],
+            "model_sha256": visit["model_sha256"],
             "bytes": len(body),
             "sha256": hashlib.sha256(body).hexdigest(),
             "examples": 1 + self.client,

@@ -81,11 +81,10 @@ class Undisturbed:
         saved = load_file(models.path(algorithm.version))["weight"].view(-1)
         assert torch.equal(saved, algorithm.model), "the model is not that of the log"
 
-    def check_reads(self, digests: dict[str, str]) -> None:
-        """Check that the parameters that were downloaded, by ETag, are those that the log makes of each version."""
+    def check_reads(self, digests: dict[int, str]) -> None:
+        """Check that the parameters that were downloaded, by version, are those that the log makes of each."""
         assert digests
-        for etag, digest in digests.items():
-            version = int(etag.strip('"').rpartition("-")[2])
+        for version, digest in digests.items():
             assert self.model_digests[version] == digest, f"version {version} is not that of the log"
 
     def _note_model(self) -> None:

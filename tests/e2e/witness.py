@@ -78,7 +78,7 @@ class Witness:
         if not self.check(request, answer):
             return
         if request.kind == "download":
-            self.reads.add(answer)
+            self.reads.add(request.number, answer)
         if request.kind == "enrol":
             self._clients[answer.value["token"]] = answer.value["client"]
         if answer.gives_work:

@@ -7,6 +7,7 @@ import ssl
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,11 +29,12 @@ Arrays = dict[str, NDArray[np.float32]]
 QUICK = Backoff(first_seconds=0.001, largest_seconds=0.002, attempts=4)
 PLAN = LocalPlan(steps=3, batch_size=2, lr=0.1)
 VISIT: dict[str, Any] = {"since": None, "payload": "delta", "length": 6, "seed": 5}
+NO_MODEL = "0" * 64  # the digest of a version that the server does not have
 
 
-def model_bytes(model: Arrays) -> bytes:
+def model_bytes(model: Arrays, version: int) -> bytes:
     layout = json.dumps([[name, list(tensor.shape)] for name, tensor in model.items()])
-    return save({**model, ".down": np.full((6,), 2.0, np.float32)}, {"layout": layout})
+    return save({**model, ".down": np.full((6,), 2.0, np.float32)}, {"version": str(version), "layout": layout})
 
 
 @dataclass
@@ -55,6 +57,8 @@ class Server:
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.models: dict[int, bytes] = {}
         self.etags: dict[int, str] = {}
+        self.model_headers: dict[str, str] = {}
+        self.is_chunked = False  # whether models come without their size
         self.visits: list[dict[str, Any]] = []  # those to come
         self.open: dict[str, Any] | None = None
         self.bodies: dict[int, bytes] = defaultdict(bytes)
@@ -77,6 +81,7 @@ class Server:
         self.evaluations: list[dict[str, Any]] = []  # those to ask for, before any visit
         self.evaluated: list[tuple[int, dict[str, Any]]] = []
         self.faults: dict[tuple[str, str], list[Fault]] = defaultdict(list)
+        self.raw: dict[str, tuple[int, dict[str, str], bytes]] = {}  # by path, answers to any request
         self.lock = threading.Lock()
         methods = dict.fromkeys(("do_GET", "do_POST", "do_PUT"), _Handler.serve)
         handler = type("Handler", (_Handler,), {"state": self, **methods})
@@ -94,8 +99,11 @@ class Server:
         self._thread.join()
 
     def serve(self, version: int, model: Arrays) -> None:
-        self.models[version] = model_bytes(model)
-        self.etags[version] = f'"{version}"'
+        self.models[version] = model_bytes(model, version)
+        self.etags[version] = f'"{self.digest(version)}"'
+
+    def digest(self, version: int) -> str:
+        return hashlib.sha256(self.models[version]).hexdigest() if version in self.models else NO_MODEL
 
     def offer(self, number: int, version: int, plan: LocalPlan = PLAN, **values: Any) -> None:
         visit = {"number": number, "version": version, "plan": PlanMessage.of(plan).model_dump(), **VISIT}
@@ -153,7 +161,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self._put(int(self.path.rsplit("/", 1)[1]), size, fault, check_in=query == "checkin=true")
                 return
             body = self.rfile.read(size)
-            if fault.status:
+            if self.path in server.raw:
+                self._send(*server.raw[self.path])
+            elif fault.status:
                 self._refuse(fault)
             elif self.path == "/v1/probe":
                 self._probe(method, body)
@@ -174,7 +184,9 @@ class _Handler(BaseHTTPRequestHandler):
             server.speeds.append(json.loads(body))
         if method == "PUT":
             server.probed.append(len(body))
-        self._answer(server.probe if method == "GET" else {})
+        wanted = server.probe.get("probe")
+        named = {"probe": self._with_digest(wanted)} if wanted else {}
+        self._answer({**server.probe, **named} if method == "GET" else {})
 
     def _json(self, body: bytes) -> dict[str, Any] | None:
         server, path = self.state, self.path
@@ -204,11 +216,14 @@ class _Handler(BaseHTTPRequestHandler):
     def _checked_in(self) -> dict[str, Any]:
         server = self.state
         if server.open is None and server.evaluations:
-            asked = server.evaluations.pop(0)
+            asked = self._with_digest(server.evaluations.pop(0))
             return {"visit": None, "retry_after_seconds": None, "finished": False, "evaluation": asked}
         if server.open is None and server.visits:
-            server.open = server.visits.pop(0)
+            server.open = self._with_digest(server.visits.pop(0))
         return {"visit": server.open, "retry_after_seconds": None, "finished": server.open is None}
+
+    def _with_digest(self, work: dict[str, Any]) -> dict[str, Any]:
+        return {"model_sha256": self.state.digest(work["version"]), **work}
 
     def _model(self, version: int, fault: Fault) -> None:
         server = self.state
@@ -220,12 +235,21 @@ class _Handler(BaseHTTPRequestHandler):
             first = int(wanted.removeprefix("bytes=").removesuffix("-"))
         self.send_response(206 if first else 200)
         self.send_header("ETag", server.etags[version])
+        for name, value in server.model_headers.items():
+            self.send_header(name, value)
+        if server.is_chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            with suppress(ConnectionError):  # the client has had enough
+                self.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+            return
         self.send_header("Content-Length", str(len(body) - first))
         if first:
             self.send_header("Content-Range", f"bytes {first}-{len(body) - 1}/{len(body)}")
         self.end_headers()
         if fault.body_bytes is None:
-            self.wfile.write(body[first:])
+            with suppress(ConnectionError):  # the client has had enough
+                self.wfile.write(body[first:])
         else:
             self.wfile.write(body[first : first + fault.body_bytes])
             self._hang_up()
@@ -272,12 +296,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer({"receipt": server.receipts[number], "next": following})
 
     def _answer(self, value: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> None:
-        body = json.dumps(value).encode()
+        self._send(status, headers or {}, json.dumps(value).encode())
+
+    def _send(self, status: int, headers: dict[str, str], body: bytes) -> None:
         self.send_response(status)
-        for name, header in {**(headers or {}), "Content-Length": str(len(body))}.items():
+        for name, header in {**headers, "Content-Length": str(len(body))}.items():
             self.send_header(name, header)
         self.end_headers()
-        self.wfile.write(body)
+        with suppress(ConnectionError):  # the client has had enough
+            self.wfile.write(body)
 
     def _refuse(self, fault: Fault) -> None:
         problem = {"title": "", "status": fault.status, "kind": fault.kind, "detail": f"it is {fault.kind}"}
@@ -382,5 +409,5 @@ def visit() -> Callable[..., Visit]:
 @pytest.fixture
 def model_file(tmp_path: Path, model: Arrays) -> Path:
     path = tmp_path / "model-12.safetensors"
-    path.write_bytes(model_bytes(model))
+    path.write_bytes(model_bytes(model, 12))
     return path

@@ -50,7 +50,9 @@ def supports(server):
 def test_a_client_measures_the_version_and_then_trains(server, join, model):
     client = Measuring()
     assert join(client) == 1
-    assert server.evaluated == [(12, {"examples": 7, "metrics": {"loss": 1.5, "accuracy": 0.25}})]
+    assert server.evaluated == [
+        (12, {"model_sha256": server.digest(12), "examples": 7, "metrics": {"loss": 1.5, "accuracy": 0.25}})
+    ]
     (measured,) = client.models
     assert measured.keys() == model.keys()
     assert all(np.array_equal(measured[name], model[name]) for name in model)
@@ -63,7 +65,7 @@ def test_a_function_may_have_it_too(server, join):
 
     fit.evaluate = lambda model: ({"size": float(sum(array.size for array in model.values()))}, 2)
     assert join(fit) == 1
-    assert server.evaluated == [(12, {"examples": 2, "metrics": {"size": 6.0}})]
+    assert server.evaluated == [(12, {"model_sha256": server.digest(12), "examples": 2, "metrics": {"size": 6.0}})]
 
 
 def test_a_client_without_it_does_not_say_that_it_can(server, join):

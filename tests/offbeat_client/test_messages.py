@@ -18,6 +18,7 @@ from offbeat_client.messages import (
 VISIT = {
     "number": 4,
     "version": 12,
+    "model_sha256": "c8" * 32,
     "since": 9,
     "payload": "delta",
     "length": 7850,
@@ -42,19 +43,20 @@ def read_visit(client=0, **changes):
 def test_a_visit_has_all_values(urgent):
     visit = read_visit(client=17, urgent=urgent)
     assert (visit.client, visit.number, visit.version, visit.since, visit.length) == (17, 4, 12, 9, 7850)
+    assert visit.model_sha256 == "c8" * 32
     assert (visit.payload, visit.seed, visit.lease_seconds) == ("delta", 8230191, 600.0)
     assert visit.plan == LocalPlan(steps=2, batch_size=32, lr=(0.1, 0.05))
     assert visit.urgent.is_set() is urgent
 
 
-def test_protocol_1_1_has_neither_corrections_nor_losses():
+def test_a_visit_without_corrections_and_losses():
     for values in ({}, {"corrects_gradients": True}, {"needs_loss": True}):
         visit = read_visit(**values)
         assert visit.corrects_gradients == values.get("corrects_gradients", False)
         assert visit.needs_loss == values.get("needs_loss", False)
 
 
-def test_protocol_1_2_has_no_shares():
+def test_a_visit_without_shares():
     assert read(VISIT, VisitMessage).privacy is None
     assert read({"wanted": True, "offset": 0, "receipt": None}, UploadState).share is None
 
@@ -135,6 +137,8 @@ def test_a_plan_survives_the_wire(plan):
         {"payload": "params", "plan": {**VISIT["plan"], "compression": TOP_K}},
         {"number": None},
         {"version": "x"},
+        {"model_sha256": None},
+        {"model_sha256": "../" * 21 + "x"},
     ],
 )
 def test_an_unknown_visit_is_refused_before_training(changes):

@@ -15,7 +15,7 @@ def test_each_receipt_is_one_line_with_what_comes_next(caplog: pytest.LogCapture
         progress.note_receipt(0, Delivery(True, 3))
         progress.note_receipt(1, Delivery(False, 12, following=checked_in()))
         progress.note_receipt(2, Delivery(True, following=checked_in(finished=True)))
-        asked = EvaluationMessage(version=9, length=6)
+        asked = EvaluationMessage(version=9, model_sha256="c8" * 32, length=6)
         progress.note_receipt(3, Delivery(True, 0, following=checked_in(evaluation=asked)))
     assert caplog.messages == [
         "visit 0: counted, staleness 3; 1 of 1 updates counted; next: check in",

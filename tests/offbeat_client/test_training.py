@@ -74,10 +74,11 @@ def test_the_offset_is_the_vector_beside_the_model_minus_the_memory(visit, model
 def test_the_announcement(visit, model_file, model, outbox):
     remember(outbox, visit, 0.0)
     fitted = Fitted(minus(model, 2), 17, steps=2, normaliser=1.25, loss=0.5)
-    pending = put_update(visit(PLAN, since=9), model_file, fitted, 3.0, outbox)
+    pending = put_update(visit(PLAN, since=9, model_sha256="c8" * 32), model_file, fitted, 3.0, outbox)
     path = outbox.body(4)
     assert pending.announcement == {
         "version": 12,
+        "model_sha256": "c8" * 32,
         "bytes": path.stat().st_size,
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
         "examples": 17,

@@ -21,6 +21,7 @@ from offbeat.coordinator.participation import Participation
 from offbeat.service.server.server import Listening, serve
 from offbeat.service.settings import ServerSettings
 from offbeat.service.updates.update_body import write_dense
+from offbeat_client.messages import PROTOCOL
 
 PLAN = LocalPlan(steps=2, batch_size=1, lr=0.5)
 LENGTH = 6
@@ -39,6 +40,7 @@ class Peer:
     def __init__(self, url: str, token: str | None) -> None:
         self.token = token
         headers = {"Offbeat-Supports": "corrects_gradients, keeps_regulariser, needs_loss, privacy"}
+        headers |= {"Offbeat-Protocol": PROTOCOL}
         headers |= {"Authorization": f"Bearer {token}"} if token else {}
         self.http = httpx.Client(base_url=url, headers=headers, timeout=30.0, verify=False)  # loading CAs takes long
 
@@ -50,6 +52,7 @@ class Peer:
     def head(self, visit: dict[str, Any], body: bytes, **changes: Any) -> dict[str, Any]:
         head = {
             "version": visit["version"],
+            "model_sha256": visit["model_sha256"],
             "bytes": len(body),
             "sha256": hashlib.sha256(body).hexdigest(),
             "examples": 10,

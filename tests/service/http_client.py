@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import torch
 
+from offbeat_client.messages import PROTOCOL
 from tests.service.conftest import LENGTH, Peer, Served
 
 ONES = torch.ones(LENGTH)
@@ -47,7 +48,7 @@ class Line:
         """Send the head of a request."""
         self._method = method
         host = [] if any(header.startswith("Host:") for header in headers) else ["Host: server"]
-        lines = [f"{method} {path} HTTP/1.1", *host, *headers]
+        lines = [f"{method} {path} HTTP/1.1", *host, f"Offbeat-Protocol: {PROTOCOL}", *headers]
         if length is not None:
             lines.append(f"Content-Length: {length}")
         self.send(("\r\n".join(lines) + "\r\n" + self._authorization + "\r\n").encode("latin-1"))

@@ -14,9 +14,11 @@ from offbeat_client.errors import OffbeatError
 from offbeat_client.http.refusal import ServiceError, UnreachableError, read_refusal
 from offbeat_client.http.retry import Attempts, Backoff
 from offbeat_client.http.tls import tls_problem
-from offbeat_client.messages import Answer, Request
+from offbeat_client.messages import PROTOCOL, Answer, Request
 
 _CONNECT_SECONDS = 10.0
+_LARGEST_ANSWER = 2**24
+_LARGEST_PROBLEM = 2**16
 _NO_PASSWORD = "407"
 
 _Answer = TypeVar("_Answer", bound=Answer)
@@ -32,9 +34,9 @@ class _Options(TypedDict, total=False):
 class Connection:
     """Requests to one server.
 
-    ``token`` and ``supports``, the client's abilities beyond protocol 1.1 with commas between them, go with every
-    request and may be changed later. ``ca`` is a file with the certificates to trust, None for those of the system;
-    ``read_seconds`` is how long to wait for an answer, unless a request says otherwise.
+    ``token`` and ``supports``, the client's abilities with commas between them, go with every request and may be
+    changed later. ``ca`` is a file with the certificates to trust, None for those of the system; ``read_seconds`` is
+    how long to wait for an answer, unless a request says otherwise.
     """
 
     def __init__(
@@ -89,20 +91,35 @@ class Connection:
                 attempts.failed(error, error.retry_after or 0.0)
 
     def send(self, method: str, path: str, **options: Unpack[_Options]) -> httpx.Response:
-        """Make one attempt and return the complete answer; see ``stream``."""
+        """Make one attempt and return the complete answer; see ``stream``.
+
+        Raises:
+            OffbeatError: The answer is too large.
+        """
         with self.stream(method, path, **options) as response:
-            response.read()
-            return response
+            complete = _complete(response, _LARGEST_ANSWER)
+        if len(complete.content) > _LARGEST_ANSWER:
+            raise OffbeatError(
+                f"the server's answer to {method} {path} has more than {_LARGEST_ANSWER} bytes: check the URL"
+            )
+        return complete
 
     @contextmanager
     def stream(self, method: str, path: str, **options: Unpack[_Options]) -> Generator[httpx.Response]:
-        """Make one attempt; the answer's body is read within the context.
+        """Make one attempt; the answer's body is read within the context, by ``iter_raw``.
+
+        Other methods would decompress it, to any size.
 
         Raises:
             UnreachableError: No answer came, or the connection broke.
             ServiceError: The server refused.
         """
-        headers = {**options.get("headers", {}), "Offbeat-Supports": self.supports}
+        headers = {
+            **options.get("headers", {}),
+            "Accept-Encoding": "identity",
+            "Offbeat-Protocol": PROTOCOL,
+            "Offbeat-Supports": self.supports,
+        }
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         timeout = _timeout(options.get("read_seconds", self._read_seconds))
@@ -113,8 +130,7 @@ class Connection:
             ) as response:
                 self._has_answered = True
                 if not response.is_success:
-                    response.read()
-                    raise read_refusal(f"{method} {path}", response)
+                    raise read_refusal(f"{method} {path}", _complete(response, _LARGEST_PROBLEM))
                 yield response
         except httpx.TransportError as error:
             if isinstance(error, httpx.ProxyError) and str(error).startswith(_NO_PASSWORD):
@@ -125,6 +141,25 @@ class Connection:
                 raise OffbeatError(problem) from None
             where = f"{self.url} through a proxy" if isinstance(error, httpx.ProxyError) else self.url
             raise UnreachableError(f"{where} cannot be reached: {type(error).__name__}: {error}") from error
+
+
+def _complete(response: httpx.Response, most: int) -> httpx.Response:
+    """Return an answer with its body as it was sent.
+
+    It has somewhat more than ``most`` bytes if there are more.
+    """
+    content = bytearray()
+    for part in response.iter_raw():
+        content += part
+        if len(content) > most:
+            break
+    return httpx.Response(
+        response.status_code,
+        headers={name: response.headers[name] for name in ("Retry-After",) if name in response.headers},
+        content=bytes(content),
+        request=response.request,
+        extensions=response.extensions,
+    )
 
 
 def _client(trust: ssl.SSLContext | bool, read_seconds: float) -> httpx.Client:

@@ -1,103 +1,107 @@
 """The download of a version of the model, in pieces if the connection breaks."""
 
-import re
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
-import httpx
-
-from offbeat_client.client_folder.json_file import read_json, write_json
-from offbeat_client.files import replace_durably
+from offbeat_client.errors import GiveUpError
+from offbeat_client.files import replace_durably, sha256
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.refusal import ServiceError, UnreachableError
 from offbeat_client.http.retry import Attempts
 
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
+MOST_HEADER_BYTES = 2**24
+"""The largest header of a model's file: names and shapes of some 80,000 tensors."""
 
 
-def download(connection: Connection, version: int, folder: Path) -> Path:
+class Wanted(Protocol):
+    """A version to download: that of a visit, or of an evaluation."""
+
+    @property
+    def version(self) -> int:
+        """The version."""
+        ...
+
+    @property
+    def model_sha256(self) -> str:
+        """The SHA-256 of its file."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """The number of parameters d."""
+        ...
+
+
+def download(connection: Connection, wanted: Wanted, folder: Path) -> Path:
     """Return the file with a version of the model; download it unless it exists.
 
-    The files of other versions are removed. A broken download is resumed, by this process or the next.
+    Its SHA-256 is the one that the server named. A version's number is not enough, since a server that was restored
+    from a backup makes other versions of the same numbers. The files of other versions are removed. A broken download
+    is resumed, by this process or the next.
+
+    Raises:
+        GiveUpError: The server sends another file, or one that is larger than d parameters, the vector beside them and
+            a header.
     """
-    path = folder / f"model-{version}.safetensors"
-    if not path.exists():
-        piece = _Piece(folder, version)
-        attempts = Attempts(connection.backoff)
-        while not piece.is_complete:
-            size = piece.size
-            try:
-                piece.fetch(connection)
-            except UnreachableError as error:
-                if piece.size > size:
-                    attempts.progressed()
-                attempts.failed(error)
-            except ServiceError as error:
-                if error.status == 416:
-                    piece.discard()
-                elif not error.may_pass:
-                    raise
-                attempts.failed(error, error.retry_after or 0.0)
-        replace_durably(piece.path, path)
-    for other in folder.glob("model-*.safetensors"):
-        if other != path:
+    path = folder / f"model-{wanted.model_sha256}.safetensors"
+    partial = folder / f"download-{wanted.model_sha256}.partial"
+    for other in (*folder.glob("model-*"), *folder.glob("download*")):
+        if other not in (path, partial):
             other.unlink()
+    if not path.exists() or sha256(path) != wanted.model_sha256:
+        _fetch(connection, wanted, partial)
+        if sha256(partial) != wanted.model_sha256:
+            partial.unlink()
+            raise GiveUpError(f"the server sent another model than it had named for version {wanted.version}")
+        replace_durably(partial, path)
     return path
 
 
-class _Piece:
-    """The first bytes of a version, and a note that identifies the version."""
-
-    def __init__(self, folder: Path, version: int) -> None:
-        self.path = folder / "download.partial"
-        self._note = folder / "download.json"
-        self._version = version
-        note = read_json(self._note, dict[str, Any]) or {}
-        self._etag: str | None = note.get("etag")
-        self._total: int | None = note.get("total")
-        if note.get("version") != version:
-            self.discard()
-
-    @property
-    def size(self) -> int:
-        return self.path.stat().st_size if self.path.exists() else 0
-
-    @property
-    def is_complete(self) -> bool:
-        return self._total is not None and self.size == self._total
-
-    def discard(self) -> None:
-        self._etag = self._total = None
-        self.path.unlink(missing_ok=True)
-
-    def fetch(self, connection: Connection) -> None:
-        """Make one attempt to download the rest."""
-        headers = {"Accept-Encoding": "identity"}  # ranges of compressed bytes would be useless
-        if self._etag and self.size:
-            headers |= {"Range": f"bytes={self.size}-", "If-Range": self._etag}
-        with connection.stream("GET", f"/v1/models/{self._version}", headers=headers) as response:
-            self._begin(response)
-            with self.path.open("ab") as file:
-                for block in response.iter_raw():
-                    file.write(block)
-        if not self.is_complete:
-            self.discard()
-            raise UnreachableError(f"the download of version {self._version} has another size than announced")
-
-    def _begin(self, response: httpx.Response) -> None:
-        """Cut the file to where the answer begins."""
-        if response.status_code == 206:
-            match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-            if match and (int(match[1]), int(match[2])) == (self.size, self._total):
-                return
-            self.discard()
-            raise UnreachableError(f"the server sent another part of version {self._version} than requested")
-        # The complete file: also if the first bytes turn out to be of another one.
-        self.discard()
+def _fetch(connection: Connection, wanted: Wanted, partial: Path) -> None:
+    """Download a file, or the rest of it, in as many attempts as it takes."""
+    attempts = Attempts(connection.backoff)
+    while True:
+        size = _size(partial)
         try:
-            self._total = int(response.headers["Content-Length"])
-        except (KeyError, ValueError):
-            raise UnreachableError(f"the server does not say how large version {self._version} is") from None
-        etag = response.headers.get("ETag", "")
-        self._etag = etag if etag.startswith('"') else None  # a weak one says nothing about bytes
-        write_json(self._note, {"version": self._version, "etag": self._etag, "total": self._total})
+            return _fetch_rest(connection, wanted, partial)
+        except UnreachableError as error:
+            if _size(partial) > size:
+                attempts.progressed()
+            attempts.failed(error)
+        except ServiceError as error:
+            if error.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                partial.unlink(missing_ok=True)
+            elif not error.may_pass:
+                raise
+            attempts.failed(error, error.retry_after or 0.0)
+
+
+def _fetch_rest(connection: Connection, wanted: Wanted, partial: Path) -> None:
+    """Make one attempt to download the rest of a file."""
+    size = _size(partial)
+    headers = {"Range": f"bytes={size}-", "If-Range": f'"{wanted.model_sha256}"'} if size else {}
+    with connection.stream("GET", f"/v1/models/{wanted.version}", headers=headers) as response:
+        if response.status_code != HTTPStatus.PARTIAL_CONTENT:
+            size = 0
+        elif not response.headers.get("Content-Range", "").startswith(f"bytes {size}-"):
+            partial.unlink()
+            raise UnreachableError(f"the server sent another part of version {wanted.version} than requested")
+        _check_size(wanted, size + int(response.headers.get("Content-Length", 0)))
+        with partial.open("ab" if size else "wb") as file:
+            for block in response.iter_raw():
+                _check_size(wanted, size := size + len(block))
+                file.write(block)
+
+
+def _check_size(wanted: Wanted, size: int) -> None:
+    most = 8 * wanted.length + MOST_HEADER_BYTES  # there may be a vector beside the model
+    if size > most:
+        raise GiveUpError(
+            f"the server sends {size} bytes or more for version {wanted.version}, but its {wanted.length} parameters "
+            f"need {most} at most"
+        )
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

@@ -8,7 +8,6 @@ from dataclasses import replace
 from offbeat_client.client_folder.identity import ClientFolder, Identity
 from offbeat_client.errors import OffbeatError
 from offbeat_client.http.connection import Connection
-from offbeat_client.http.refusal import ServiceError
 from offbeat_client.http.retry import Backoff
 from offbeat_client.messages import Answer, Declaration, Enrolled, Enrolment, NewToken
 
@@ -59,12 +58,7 @@ def declare(connection: Connection, folder: ClientFolder, identity: Identity, ex
     """
     if examples is None or identity.examples == examples:
         return identity
-    try:
-        connection.ask("POST", "/v1/examples", Answer, Declaration(examples=examples))
-    except ServiceError as error:
-        if error.kind != "not-found":  # an older server does not ask
-            raise
-        return identity
+    connection.ask("POST", "/v1/examples", Answer, Declaration(examples=examples))
     declared = replace(identity, examples=examples)
     folder.keep_identity(declared)
     return declared

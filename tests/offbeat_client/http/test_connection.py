@@ -1,3 +1,4 @@
+import gzip
 import socket
 import time
 
@@ -81,3 +82,29 @@ def test_other_ca_files_are_refused(tmp_path, content):
         path.write_text(content)
     with pytest.raises(OffbeatError, match=r"ca\.pem"):
         Connection("https://localhost", ca=path)
+
+
+def test_an_answer_is_never_decompressed(server, connection):
+    content = b'{"visit": null, "retry_after_seconds": null, "finished": true}'
+    server.raw["/v1/checkin"] = (200, {"Content-Encoding": "gzip"}, gzip.compress(content))
+    with pytest.raises(OffbeatError, match="did not answer as an Offbeat server does"):
+        connection.ask("POST", "/v1/checkin", CheckedIn)
+    assert server.heard[0][2]["Accept-Encoding"] == "identity"
+    server.raw["/v1/checkin"] = (200, {}, content)
+    assert connection.ask("POST", "/v1/checkin", CheckedIn).finished
+
+
+def test_an_answer_is_read_up_to_a_limit(server, connection):
+    content = b'{"visit": null, "retry_after_seconds": null, "finished": true}'.ljust(2**24)
+    server.raw["/v1/checkin"] = (200, {}, content)
+    assert connection.ask("POST", "/v1/checkin", CheckedIn).finished
+    server.raw["/v1/checkin"] = (200, {}, content + b" ")
+    with pytest.raises(OffbeatError, match=r"^the server's answer to POST /v1/checkin has more than 16777216 bytes: "):
+        connection.ask("POST", "/v1/checkin", CheckedIn)
+
+
+@pytest.mark.parametrize(("size", "reason"), [(2**16, "no"), (2**18, "Not Found")])
+def test_a_refusal_is_read_up_to_a_limit(server, connection, size, reason):
+    server.raw["/v1/checkin"] = (404, {}, rb'{"detail": "no\n'.ljust(size - 2, b".") + b'"}')
+    with pytest.raises(ServiceError, match=rf"^POST /v1/checkin: {reason} \(404\)$"):
+        connection.ask("POST", "/v1/checkin", CheckedIn)

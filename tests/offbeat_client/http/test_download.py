@@ -1,10 +1,25 @@
+import gzip
+from typing import NamedTuple
+
 import pytest
 
+from offbeat_client.errors import GiveUpError
+from offbeat_client.files import sha256
 from offbeat_client.http.connection import Connection
-from offbeat_client.http.download import download
+from offbeat_client.http.download import MOST_HEADER_BYTES, download
 from offbeat_client.http.refusal import ServiceError, UnreachableError
 
 PATH = ("GET", "/v1/models/12")
+
+
+class Named(NamedTuple):
+    version: int
+    model_sha256: str
+    length: int = 6
+
+
+def named(server, version=12):
+    return Named(version, server.digest(version))
 
 
 def ranges(server):
@@ -13,18 +28,18 @@ def ranges(server):
 
 def test_a_version_is_downloaded_once_and_others_go(server, connection, tmp_path, model):
     for version in (12, 13):
-        server.serve(version, model)
-        path = download(connection, version, tmp_path)
+        server.serve(version, {name: tensor + version for name, tensor in model.items()})
+        path = download(connection, named(server, version), tmp_path)
         assert path.read_bytes() == server.models[version]
-    assert download(connection, 13, tmp_path) == path
+    assert download(connection, named(server, 13), tmp_path) == path
     assert server.paths("GET") == ["/v1/models/12", "/v1/models/13"]
-    assert [file.name for file in tmp_path.glob("model*")] == ["model-13.safetensors"]
+    assert [file.name for file in tmp_path.iterdir()] == [f"model-{server.digest(13)}.safetensors"]
 
 
 def test_a_broken_download_resumes(server, connection, tmp_path, model, fault):
     server.serve(12, model)
     server.faults[PATH] = [fault(body_bytes=50), fault(503), fault(body_bytes=30)]
-    path = download(connection, 12, tmp_path)
+    path = download(connection, named(server), tmp_path)
     assert ranges(server) == [None, "bytes=50-", "bytes=50-", "bytes=80-"]
     assert path.read_bytes() == server.models[12]
 
@@ -32,14 +47,14 @@ def test_a_broken_download_resumes(server, connection, tmp_path, model, fault):
 def test_progress_resets_the_attempts(server, connection, tmp_path, model, fault):
     server.serve(12, model)
     server.faults[PATH] = [fault(body_bytes=10)] * 8
-    assert download(connection, 12, tmp_path).read_bytes() == server.models[12]
+    assert download(connection, named(server), tmp_path).read_bytes() == server.models[12]
 
 
 def test_without_progress_attempts_end(server, connection, tmp_path, model, fault):
     server.serve(12, model)
     server.faults[PATH] = [fault(body_bytes=0)] * 8
     with pytest.raises(UnreachableError):
-        download(connection, 12, tmp_path)
+        download(connection, named(server), tmp_path)
     assert len(server.heard) == 4
 
 
@@ -50,24 +65,65 @@ def interrupted(server, connection, tmp_path, model, fault):
     size = len(server.models[12]) - 2
     server.faults[PATH] = [fault(body_bytes=size), fault(401)]
     with pytest.raises(ServiceError):
-        download(connection, 12, tmp_path)
+        download(connection, named(server), tmp_path)
     return size
 
 
 def test_another_process_resumes(server, interrupted, tmp_path):
     with Connection(server.url) as other:
-        path = download(other, 12, tmp_path)
+        path = download(other, named(server), tmp_path)
     assert ranges(server) == [None, f"bytes={interrupted}-", f"bytes={interrupted}-"]
     assert path.read_bytes() == server.models[12]
 
 
-@pytest.mark.parametrize(("version", "etag"), [(12, '"other"'), (13, '"12"')], ids=["other bytes", "other version"])
-def test_pieces_of_different_files_are_not_joined(server, interrupted, connection, tmp_path, model, version, etag):
+@pytest.mark.parametrize("version", [12, 13])
+def test_pieces_of_different_files_are_not_joined(server, interrupted, connection, tmp_path, model, version):
     server.serve(version, {name: tensor + 1 for name, tensor in model.items()})
-    server.etags[version] = etag
-    assert download(connection, version, tmp_path).read_bytes() == server.models[version]
+    assert download(connection, named(server, version), tmp_path).read_bytes() == server.models[version]
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_file_that_another_process_has_changed_is_downloaded_again(server, connection, tmp_path, model):
+    server.serve(12, model)
+    path = download(connection, named(server), tmp_path)
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    assert download(connection, named(server), tmp_path).read_bytes() == server.models[12]
+    assert len(server.paths("GET")) == 2
+
+
+def test_a_model_that_was_not_named_is_not_used(server, interrupted, connection, tmp_path, model):
+    wanted = named(server)
+    server.models[12] = server.models[12][:-2] + b"no"  # under the same ETag, so that the rest is sent
+    for resumed in (True, False):
+        with pytest.raises(GiveUpError, match="the server sent another model than it had named for version 12"):
+            download(connection, wanted, tmp_path)
+        assert ranges(server)[-1] == (f"bytes={interrupted}-" if resumed else None)
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("is_announced", [True, False])
+def test_a_model_that_is_larger_than_its_parameters_is_not_written(server, connection, tmp_path, model, is_announced):
+    server.serve(12, model)
+    most = MOST_HEADER_BYTES + 8 * 6
+    server.models[12] += bytes(most + 1 - len(server.models[12]))
+    server.is_chunked = not is_announced
+    with pytest.raises(GiveUpError, match=rf"^the server sends {most + 1} bytes or more for version 12, but its 6 "):
+        download(connection, named(server), tmp_path)
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= (0 if is_announced else most)
+    server.models[12] = server.models[12][:-1]
+    assert sha256(download(connection, named(server), tmp_path)) == server.digest(12)
+
+
+def test_a_model_is_never_decompressed(server, connection, tmp_path, model):
+    server.serve(12, model)
+    wanted = named(server)
+    server.models[12] = gzip.compress(server.models[12])
+    server.model_headers["Content-Encoding"] = "gzip"
+    with pytest.raises(GiveUpError, match="another model"):
+        download(connection, wanted, tmp_path)
+    assert server.heard[0][2]["Accept-Encoding"] == "identity"
 
 
 def test_a_deleted_version_is_refused(server, connection, tmp_path):
     with pytest.raises(ServiceError, match="no-such-version"):
-        download(connection, 12, tmp_path)
+        download(connection, named(server), tmp_path)

@@ -96,12 +96,3 @@ def test_a_client_declares_its_examples_once_and_remembers_that_it_has(server, c
     assert server.paths("POST") == ["/v1/enrol", "/v1/examples"]
     renewed = renew(connection, folder, replace(declared, renew_at=0.0))
     assert (renewed.token, renewed.examples) == ("obc_3", 60)
-
-
-def test_an_old_server_without_declarations_is_accepted(server, connection, folder, fault):
-    identity = identify(connection, folder, "obe_1", None)
-    server.faults["POST", "/v1/examples"] = [fault(404, "not-found")]
-    assert declare(connection, folder, identity, 60) == identity
-    server.faults["POST", "/v1/examples"] = [fault(422, "too-many-examples")]
-    with pytest.raises(ServiceError):
-        declare(connection, folder, identity, 60)

@@ -55,7 +55,9 @@ def make_versions(peers: list[Peer], number: int) -> None:
 
 
 def answer(peer: Peer, version: int, examples: int = 4, **metrics: float) -> httpx.Response:
-    return peer.http.post(f"/v1/evaluations/{version}", json={"examples": examples, "metrics": metrics})
+    etag = peer.http.get(f"/v1/models/{version}").headers.get("ETag", "0" * 64)
+    result = {"model_sha256": etag.strip('"'), "examples": examples, "metrics": metrics}
+    return peer.http.post(f"/v1/evaluations/{version}", json=result)
 
 
 def asked(peers: list[Peer]) -> dict[int, int]:

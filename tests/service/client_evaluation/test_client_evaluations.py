@@ -45,6 +45,7 @@ class TestRound:
             assert set(chosen.values()) == {2}
             first, second = (peers[number] for number in chosen)
             evaluation = check_in(first)["evaluation"]
+            assert evaluation.pop("model_sha256") in first.http.get("/v1/models/2").headers["ETag"]
             assert evaluation == {"version": 2, "length": LENGTH}
             model = load(first.http.get("/v1/models/2").content)
             assert torch.cat([model["weight"].view(-1), model["bias"]]).tolist() == pytest.approx(
@@ -83,7 +84,9 @@ class TestRound:
             with Waiting(waiting) as answered:
                 until(lambda: len(served.service.engine.waiting) == 1)
                 worker.put(visit, body_of(ONES))
-                assert answered()["evaluation"] == {"version": 1, "length": LENGTH}
+                evaluation = answered()["evaluation"]
+                etag = waiting.http.get("/v1/models/1").headers["ETag"]
+                assert evaluation == {"version": 1, "model_sha256": etag.strip('"'), "length": LENGTH}
 
     def test_clients_without_the_ability_are_not_asked(self, tmp_path: Path) -> None:
         with serving(tmp_path / "server", number=5, every=1) as served:
@@ -147,6 +150,7 @@ class TestAnswers:
             work(peer)
             for body in bodies:
                 path, headers = "/v1/evaluations/1", {"Content-Type": "application/json"}
+                body = body.replace(b'{"ex', b'{"model_sha256": "%b", "ex' % (b"0" * 64))
                 refused = peer.http.post(path, content=body, headers=headers)
                 assert refused.json()["kind"] == ("too-large" if len(body) > 70_000 else "malformed-request"), body
             assert check_in(peer)["evaluation"]["version"] == 1
@@ -164,7 +168,7 @@ class TestAnswers:
             (peer,) = clients_of(served, 1)
             work(peer)
             for path in ("", "/give-up"):
-                body = {"examples": 1, "metrics": {"a": 1.0}}
+                body = {"model_sha256": "0" * 64, "examples": 1, "metrics": {"a": 1.0}}
                 refused = peer.http.post(f"/v1/evaluations/{version}{path}", json=body if path == "" else None)
                 assert (refused.status_code, refused.json()["kind"]) == (404, "no-such-evaluation")
 

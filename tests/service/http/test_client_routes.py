@@ -1,5 +1,6 @@
 """Each route, over a real socket."""
 
+import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
 
@@ -33,16 +34,23 @@ def test_a_client_gets_work_and_hands_it_in(server):
 
 def test_a_model_names_its_layout_and_is_downloaded_in_parts_and_cached(server):
     peer = server.enrol()
-    peer.check_in()
+    visit = peer.check_in()
     whole = peer.http.get("/v1/models/0")
     header = json.loads(whole.content[8 : 8 + int.from_bytes(whole.content[:8], "little")])
     assert json.loads(header["__metadata__"]["layout"]) == [[name, list(shape)] for name, shape in LAYOUT]
     assert header["__metadata__"]["version"] == "0"
-    assert whole.headers["cache-control"].startswith("private, immutable")
+    digest = hashlib.sha256(whole.content).hexdigest()
+    assert (whole.headers["etag"], whole.headers["cache-control"]) == (f'"{digest}"', "private, no-cache")
+    assert visit["model_sha256"] == digest
     part = peer.http.get("/v1/models/0", headers={"Range": "bytes=10-", "If-Range": whole.headers["etag"]})
     assert part.status_code == 206
     assert part.content == whole.content[10:]
     assert peer.http.get("/v1/models/0", headers={"Range": "bytes=99999-"}).status_code == 416
+    by_date = {"Range": "bytes=10-", "If-Range": whole.headers["last-modified"]}  # which another file may have, too
+    assert peer.http.get("/v1/models/0", headers=by_date).content == whole.content
+    known = peer.http.get("/v1/models/0", headers={"If-None-Match": whole.headers["etag"]})
+    assert (known.status_code, known.headers["etag"], known.content) == (304, whole.headers["etag"], b"")
+    assert server.admin.http.get("/v1/admin/model").headers["etag"] == whole.headers["etag"]
     assert peer.http.get("/v1/models/latest", follow_redirects=True).content == whole.content
 
 

@@ -11,25 +11,19 @@ from tests.simulation.test_simulator_contract import Greedy
 
 FEDBUFF, GREEDY, SCAFFOLD_OF_ONE = FedBuff(), Greedy(buffer_size=1, concurrency=1), SCAFFOLD(cohort=1)
 FEDDYN, PLAN = FedDyn(cohort=1), LocalPlan(steps=1, batch_size=1, lr=0.1)
-UPGRADE = "needs a client of protocol 1.2 or newer: upgrade this client's Offbeat"
 
 
 @pytest.mark.parametrize(
     ("algorithm", "supports", "message"),
     [
-        (SCAFFOLD_OF_ONE, None, f"scaffold {UPGRADE}"),
-        (GREEDY, None, f"fedbuff {UPGRADE}"),
+        (SCAFFOLD_OF_ONE, None, "scaffold corrects local gradients"),
+        (GREEDY, None, "fedbuff needs each visit's mean training loss"),
         (SCAFFOLD_OF_ONE, "needs_loss", "visit.offset"),
         (SCAFFOLD_OF_ONE, "needs_loss, corrects_gradients_not", "visit.offset"),
         (GREEDY, "", "fedbuff needs each visit's mean training loss"),
         (SCAFFOLD_OF_ONE, "corrects_gradients,needs_loss", None),
         (GREEDY, " needs_loss", None),
-        (FEDDYN, None, f"feddyn {UPGRADE}"),
-        (
-            FEDDYN,
-            "corrects_gradients",
-            "feddyn lets clients keep a regulariser, which needs protocol 1.5",
-        ),
+        (FEDDYN, "corrects_gradients", "feddyn lets clients keep a regulariser"),
         (FEDDYN, "corrects_gradients, keeps_regulariser", None),
         (FEDBUFF, None, None),
     ],
@@ -58,7 +52,29 @@ def test_a_client_that_lacks_something_gets_no_visit_but_its_update_counts(tmp_p
         assert peer.check_in() is not None
 
 
-def test_old_clients_take_part_where_nothing_new_is_needed(server):
+@pytest.mark.parametrize(("protocol", "theirs"), [(None, "an older one"), ("1.6", "'1.6'"), ("1.8", "'1.8'")])
+def test_a_client_of_another_protocol_gets_one_line_and_no_work(protocol, theirs, tmp_path):
+    with running(tmp_path / "server", lambda: FedBuff(buffer_size=1, concurrency=1), clients=1) as server:
+        new = server.peer(server.enrolment_token)
+        peer = server.enrol()
+        visit = peer.check_in()
+        for other in (new, peer):
+            del other.http.headers["Offbeat-Protocol"]
+            if protocol is not None:
+                other.http.headers["Offbeat-Protocol"] = protocol
+        answers = [peer.http.post("/v1/checkin", json={}), new.http.post("/v1/enrol", json={})]
+        for answer in answers:
+            assert kind_of(answer, 422) == "not-supported"
+            line = answer.json()["detail"]
+            assert line.startswith(f"this server speaks protocol 1.7, the client {theirs}")
+            assert line.endswith(": use the same version of Offbeat for both")
+            assert line.isprintable()
+        # What it has trained already counts.
+        answer = peer.put(visit, body_of(torch.ones(LENGTH)), params={"checkin": "true"}).json()
+        assert (answer["receipt"]["counted"], answer["next"]) == (True, None)
+
+
+def test_clients_without_abilities_take_part_where_none_is_needed(server):
     peer = server.enrol()
     del peer.http.headers["Offbeat-Supports"]
     visit = peer.check_in()

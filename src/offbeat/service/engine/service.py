@@ -36,7 +36,7 @@ class Service:
         engine: The engine.
         uploads: Receives bodies.
         accounts: Tokens, and the examples that clients have declared.
-        run_id: The run's id, which tells its versions from those of other runs.
+        run_id: The run's id.
         settings: The server's settings.
 
     Attributes:
@@ -159,7 +159,10 @@ class Service:
 
     def _checked_in(self, client: int, assignment: Assignment | None) -> messages.CheckedIn:
         if assignment is None and (version := self.engine.asked_to_evaluate(client)) is not None:
-            asked = messages.EvaluationMessage(version=version, length=self.engine.models.length)
+            models = self.engine.models
+            asked = messages.EvaluationMessage(
+                version=version, model_sha256=models.digest(version), length=models.length
+            )
             return messages.CheckedIn(visit=None, retry_after_seconds=None, finished=False, evaluation=asked)
         if assignment is None:
             is_finished = self.engine.run.is_finished
@@ -173,6 +176,7 @@ class Service:
         return visit_message(
             assignment,
             self.engine.coordinator.algorithm,
+            model_sha256=self.engine.models.digest(assignment.version),
             length=self.engine.models.length,
             seed=self._settings.seed,
             lease_seconds=lease_seconds,
@@ -242,6 +246,8 @@ class Service:
             Refusal: ``no-such-evaluation``, or ``too-many-examples``.
         """
         self.accounts.examples.check_maximum(result.examples)
+        if self.engine.models.differs(version, result.model_sha256):
+            raise Refusal("no-such-evaluation", f"another model was evaluated than version {version}: check in again")
         counted = self._client_evaluations(version).answer(
             version, ClientResult(client, result.examples, result.metrics)
         )

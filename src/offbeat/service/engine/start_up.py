@@ -103,6 +103,8 @@ async def open_engine(
             _resume_evaluations(client_evaluation, store, engine)
         checkpoints = CheckpointWriter(store.folder, engine)
         await checkpoints.write()
+        for version in models.versions():
+            models.digest(version)  # now, while nobody waits for it
         unless_started.pop_all()
     return engine, checkpoints
 

@@ -67,8 +67,8 @@ class UpdateIntake:
         """Check the header of an update against the visit, if that is not over.
 
         Raises:
-            Refusal: ``wrong-version``, ``wrong-plan`` or ``no-loss``; ``share-needed``, ``no-share``, ``wrong-share``
-                or ``stale-share``.
+            Refusal: ``wrong-version``, ``no-such-visit``, ``wrong-plan`` or ``no-loss``; ``share-needed``,
+                ``no-share``, ``wrong-share`` or ``stale-share``.
         """
         assignment = self._coordinator.visits.assignment(client)
         if assignment is None or assignment.visit != visit:
@@ -76,6 +76,10 @@ class UpdateIntake:
         if header.version != assignment.version:
             raise Refusal("wrong-version", f"the visit began from version {assignment.version}, not {header.version}")
         if isinstance(header, UpdateHeader):
+            if self._models.differs(assignment.version, header.model_sha256):
+                raise Refusal(
+                    "no-such-visit", f"visit {visit} began from another model of this version: check in for new work"
+                )
             if self._shares is not None:
                 raise Refusal("share-needed", "updates of this run are masked: send a share, never a plain update")
             self._check_report(assignment, header)

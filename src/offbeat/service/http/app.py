@@ -16,11 +16,9 @@ from offbeat.service.http.error_answers import add_error_answers, refusal_answer
 from offbeat.service.http.live_routes import add_live_routes
 from offbeat.service.http.request_parts import PROBLEMS, authenticate
 from offbeat.service.live.viewers import Viewers
+from offbeat_client.messages import PROTOCOL
 from offbeat_client.serving.connections import Connections, CountedRequests
 from offbeat_client.serving.unread_body import UnreadBody
-
-PROTOCOL = "1.6"
-"""The protocol's version; ``docs/protocol.md`` says what each one added."""
 
 
 def make_app(service: Service, connections: Connections, viewers: Viewers) -> FastAPI:

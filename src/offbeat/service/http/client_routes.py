@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from offbeat.service.engine.service import Service
 from offbeat.service.engine.update_receiver import UploadRequest
 from offbeat.service.http.model_response import ModelResponse
-from offbeat.service.http.protocol_support import missing_support, missing_terms, supported
+from offbeat.service.http.protocol_support import missing_support, missing_terms, other_protocol, supported
 from offbeat.service.http.request_parts import Client, Length, Number, Offset, Text, bearer_token, required_length
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.update_header import parse_header
@@ -32,11 +32,15 @@ def add_client_routes(app: FastAPI, service: Service) -> None:
 def _add_account_routes(app: FastAPI, service: Service) -> None:
     @app.post("/v1/enrol", status_code=201)
     async def enrol(
-        request: Request, enrolment: messages.Enrolment, offbeat_supports: Text = None
+        request: Request,
+        enrolment: messages.Enrolment,
+        offbeat_supports: Text = None,
+        offbeat_protocol: Text = None,
     ) -> messages.Enrolled:
         """Enrol a client."""
         # Here already, since a client that is refused later keeps its place.
         missing = None if service.engine.shares is None else missing_terms(offbeat_supports)
+        missing = other_protocol(offbeat_protocol) or missing
         if missing is not None:
             raise Refusal("not-supported", missing)
         return await service.enrol(bearer_token(request), enrolment)
@@ -75,10 +79,14 @@ def _add_probe_routes(app: FastAPI, service: Service) -> None:
 def _add_visit_routes(app: FastAPI, service: Service) -> None:
     @app.post("/v1/checkin")
     async def check_in(
-        request: Request, client: Client, checkin: messages.CheckInRequest, offbeat_supports: Text = None
+        request: Request,
+        client: Client,
+        checkin: messages.CheckInRequest,
+        offbeat_supports: Text = None,
+        offbeat_protocol: Text = None,
     ) -> messages.CheckedIn:
         """Ask for work."""
-        missing = _missing(service, offbeat_supports)
+        missing = other_protocol(offbeat_protocol) or _missing(service, offbeat_supports)
         if missing is not None:
             raise Refusal("not-supported", missing)
         service.hear(client, can_evaluate="evaluate" in supported(offbeat_supports))
@@ -94,11 +102,12 @@ def _add_visit_routes(app: FastAPI, service: Service) -> None:
         """Find the newest version of the model."""
         return f"/v1/models/{max(service.engine.models.versions())}"
 
-    @app.get("/v1/models/{version}", response_class=FileResponse)
-    async def model(client: Client, version: Number) -> FileResponse:
+    @app.get("/v1/models/{version}", response_class=FileResponse, response_model=None)
+    async def model(client: Client, version: Number, if_none_match: Text = None) -> Response:
         """Download a version of the model."""
-        headers = {"ETag": f'"{service.run_id}-{version}"', "Cache-Control": "private, immutable, max-age=31536000"}
-        response = ModelResponse(service.engine.models.path(version), headers)
+        response = ModelResponse(service.engine.models, version, {"Cache-Control": "private, no-cache"})
+        if if_none_match == (etag := response.headers["ETag"]):
+            return Response(status_code=304, headers={"ETag": etag})
         service.metrics.download_bytes.inc(int(response.headers["Content-Length"]))
         return response
 
@@ -142,13 +151,14 @@ def _add_upload_routes(app: FastAPI, service: Service) -> None:
         upload_offset: Offset = 0,
         offbeat_update: Text = None,
         offbeat_supports: Text = None,
+        offbeat_protocol: Text = None,
         checkin: bool = False,
     ) -> Response:
         """Send an update, or a part of one."""
         length = required_length(content_length)
         header = parse_header(offbeat_update)
         # A client that lacks what the algorithm needs gets no visit, and the reason when it checks in.
-        missing = _missing(service, offbeat_supports)
+        missing = other_protocol(offbeat_protocol) or _missing(service, offbeat_supports)
         service.hear(client, can_evaluate="evaluate" in supported(offbeat_supports))
         answer = await service.upload(
             UploadRequest(

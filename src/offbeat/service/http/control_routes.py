@@ -66,4 +66,4 @@ def _add_run_routes(app: FastAPI, service: Service) -> None:
         version = max(models.versions())
         name = f"{service.engine.coordinator.algorithm.name}-{version}.safetensors"
         headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
-        return ModelResponse(models.path(version), headers)
+        return ModelResponse(models, version, headers)

@@ -4,23 +4,26 @@ import os
 from collections.abc import Mapping
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
 
 from fastapi.responses import FileResponse
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from offbeat.service.refusal import Refusal
+from offbeat.service.store.model_files import ModelFiles
 
 
 class ModelResponse(FileResponse):
     """Sends a file, or a range of it, that a checkpoint may delete at any moment.
 
     The HTTP server sends a whole file, which is faster; it answers 404 if the file is gone by then. For a range the
-    file is opened before the answer begins, so the answer is complete.
+    file is opened before the answer begins, so the answer is complete. The ``ETag`` is the file's SHA-256: a server
+    that was restored from a backup may make other bytes of the same version.
     """
 
-    def __init__(self, path: Path, headers: Mapping[str, str]) -> None:
+    def __init__(self, models: ModelFiles, version: int, headers: Mapping[str, str]) -> None:
+        path = models.path(version)
+        headers = {**headers, "ETag": f'"{models.digest(version)}"'}
         super().__init__(path, media_type="application/octet-stream", headers=headers, stat_result=path.stat())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -30,9 +33,16 @@ class ModelResponse(FileResponse):
             FileNotFoundError: It is gone, and nothing has been sent.
             Refusal: The range is malformed, or not in the file.
         """
-        if not any(name == b"range" for name, _ in scope["headers"]) or not os.path.isdir("/dev/fd"):  # noqa: PTH112
-            await super().__call__(scope, receive, send)
+        wanted = Headers(scope=scope)
+        if wanted.get("if-range", self.headers["etag"]) != self.headers["etag"]:
+            # A date would do for FileResponse, but two files may have the same.
+            scope = {**scope, "headers": [pair for pair in scope["headers"] if pair[0] != b"range"]}
+        elif "range" in wanted and os.path.isdir("/dev/fd"):  # noqa: PTH112
+            await self._send_range(scope, receive, send)
             return
+        await super().__call__(scope, receive, send)
+
+    async def _send_range(self, scope: Scope, receive: Receive, send: Send) -> None:
         with open(self.path, "rb") as file:  # noqa: PTH123 - it is on this machine
             self.path = f"/dev/fd/{file.fileno()}"
             # The HTTP server would open this name later, when the descriptor may be another file's.

@@ -1,16 +1,14 @@
-"""The run's needs beyond protocol 1.1."""
+"""The protocol's version, and the abilities that a run needs of its clients."""
 
 from offbeat.algorithms.components import Algorithm, LocalPlan
+from offbeat_client.messages import PROTOCOL
 
-_UPGRADE = "needs a client of protocol 1.2 or newer: upgrade this client's Offbeat"
 _REMEDIES = {
     "corrects_gradients": (
         "corrects local gradients: let the client add visit.offset to each of them, and say so by its attribute "
         "corrects_gradients = True"
     ),
-    "keeps_regulariser": (
-        "lets clients keep a regulariser, which needs protocol 1.5 or newer: upgrade this client's Offbeat"
-    ),
+    "keeps_regulariser": "lets clients keep a regulariser: let the client do so, and send keeps_regulariser, too",
     "needs_loss": "needs each visit's mean training loss: let the client send it",
 }
 
@@ -18,6 +16,17 @@ _REMEDIES = {
 def supported(supports: str | None) -> set[str]:
     """Return the names in a client's header ``Offbeat-Supports``; None: no header."""
     return {name.strip() for name in (supports or "").split(",")}
+
+
+def other_protocol(protocol: str | None) -> str | None:
+    """Return a message for a client of another protocol, or None.
+
+    ``protocol`` is the client's header ``Offbeat-Protocol``; None without the header.
+    """
+    if protocol == PROTOCOL:
+        return None
+    theirs = "an older one" if protocol is None else ascii(protocol[:20])
+    return f"this server speaks protocol {PROTOCOL}, the client {theirs}: use the same version of Offbeat for both"
 
 
 def missing_support(
@@ -32,7 +41,7 @@ def missing_support(
         is_masked: Whether updates are masked.
     """
     available = supported(supports)
-    # With mu in its plan a client's memory is a regulariser; earlier clients would compute a control variate.
+    # With mu in its plan a client's memory is a regulariser, not a control variate.
     needs = {
         "corrects_gradients": algorithm.corrects_gradients,
         "keeps_regulariser": algorithm.corrects_gradients and algorithm.plan(0, local).mu > 0,
@@ -40,8 +49,7 @@ def missing_support(
     }
     for need, remedy in _REMEDIES.items():
         if needs[need] and need not in available:
-            is_old = supports is None
-            return f"{algorithm.name} {_UPGRADE if is_old else remedy}"
+            return f"{algorithm.name} {remedy}"
     return missing_terms(supports) if is_masked else None
 
 
@@ -49,7 +57,4 @@ def missing_terms(supports: str | None) -> str | None:
     """Return a message for a client without the helper's terms, or None."""
     if "privacy" in supported(supports):
         return None
-    return (
-        "updates of this run are masked: give the client the helper's terms.json (offbeat join --terms); it needs "
-        "protocol 1.3 or newer"
-    )
+    return "updates of this run are masked: give the client the helper's terms.json (offbeat join --terms)"

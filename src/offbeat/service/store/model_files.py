@@ -14,6 +14,7 @@ from torch import Tensor
 from offbeat.service.store.numbered_files import numbers_of
 from offbeat.tensor_file import write_tensors
 from offbeat_client.client_folder.model_file import DOWN
+from offbeat_client.files import sha256
 
 T = TypeVar("T")
 
@@ -34,6 +35,7 @@ class ModelFiles:
         self._folder = folder
         self._layout = layout
         self._layout_text = json.dumps([[name, list(shape)] for name, shape in layout])
+        self._digests: dict[int, str] = {}  # by version
 
     def path(self, version: int) -> Path:
         """Return the file of a published version."""
@@ -63,11 +65,25 @@ class ModelFiles:
         except OSError:
             pending.unlink(missing_ok=True)
             raise
+        self._digests[version] = sha256(pending)
 
     def publish(self, version: int) -> None:
         """Publish a pending version; do nothing if it is published."""
         with suppress(FileNotFoundError):
             self.pending_path(version).replace(self.path(version))
+
+    def digest(self, version: int) -> str:
+        """Return the SHA-256 of the file of a pending or published version."""
+        if version not in self._digests:
+            self._digests[version] = self._with_file(version, sha256)
+        return self._digests[version]
+
+    def differs(self, version: int, digest: str) -> bool:
+        """Return whether the file of a version, if it is kept, has another SHA-256."""
+        try:
+            return self.digest(version) != digest
+        except FileNotFoundError:
+            return False
 
     def read(self, version: int) -> Tensor:
         """Return a pending or published version, float32 ``(d,)``, as a memory map."""
@@ -95,6 +111,7 @@ class ModelFiles:
         """Delete all other published versions."""
         for version in self.versions() - set(versions):
             self.path(version).unlink()
+            self._digests.pop(version, None)
 
     def discard_pending(self) -> None:
         """Delete an earlier server's pending versions."""

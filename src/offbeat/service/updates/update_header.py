@@ -33,17 +33,21 @@ def _record(text: Any) -> Any:
     return base64.b64decode(text, validate=True)
 
 
+_Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="64 hexadecimal digits in lower case")]
+
+
 class _Header(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     version: _Number
     bytes: Annotated[int, Field(ge=1, le=_LARGEST_NUMBER, description="a whole number of at least 1")]
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="64 hexadecimal digits in lower case")]
+    sha256: _Sha256
 
 
 class UpdateHeader(_Header):
     """The content of an ``Offbeat-Update`` header; see ``docs/protocol.md``."""
 
+    model_sha256: _Sha256
     examples: Annotated[int, Field(ge=1, le=LARGEST_COUNT, description=f"a whole number in 1 … {LARGEST_COUNT}")]
     steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT, description=f"a whole number in 0 … {LARGEST_COUNT}")]
     normaliser: Annotated[
@@ -72,7 +76,7 @@ class ShareHeader(_Header):
     """
 
     since: Annotated[_Number | None, Field(description="a whole number of at least 0, null, or left out")] = None
-    salt: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="64 hexadecimal digits in lower case")]
+    salt: _Sha256
     share: Annotated[
         bytes,
         BeforeValidator(_record),
