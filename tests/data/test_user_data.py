@@ -1,4 +1,5 @@
 import dataclasses
+import math
 import tracemalloc
 
 import numpy as np
@@ -6,12 +7,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.data import ConcatDataset, IterableDataset, Subset, TensorDataset
 from torch.utils.data import Dataset as TorchDataset
-from torch.utils.data import IterableDataset, Subset, TensorDataset
 
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
 from offbeat.errors import OffbeatError
+from tests.error_line import error_line
 
 
 class Listed(TorchDataset):
@@ -107,6 +109,32 @@ def test_users_in_other_containers(kind):
     dataset = from_user((Listed(TRAIN, kind([30, 10, 30, 20])), Listed(TEST)), "mine")
     assert dataset.users is not None
     assert dataset.users.tolist() == [2, 0, 2, 1]
+
+
+def test_users_are_taken_through_subsets_and_concatenations():
+    listed = Listed([(float(i), 0) for i in range(6)], ["d", "a", "c", "b", "a", "d"])
+    nested = Subset(Subset(listed, [5, 4, 3, 2]), torch.tensor([0, 3, 1]))  # users d, c, a
+    dataset = from_user((ConcatDataset([nested, listed]), listed), "mine")
+    assert dataset.train_inputs.tolist() == [5, 2, 4, 0, 1, 2, 3, 4, 5]
+    assert dataset.users.tolist() == [3, 2, 0, 3, 0, 2, 1, 0, 3]
+    nested.users = [7, 8, 7]  # its own come first
+    assert from_user((nested, listed), "mine").users.tolist() == [0, 1, 0]
+    assert from_user((Subset(Listed(TRAIN), [1, 2]), Listed(TEST)), "mine").users is None
+
+
+@pytest.mark.parametrize(
+    ("train", "reason"),
+    [
+        (Subset(Listed(TRAIN, [1, 2]), [0]), r"2 users but 4 examples in the data set of which train is a subset"),
+        (ConcatDataset([Listed(TRAIN, [1, 2, 1, 2]), Listed(TRAIN)]), "users are missing in part 1 of train"),
+        (Listed(TRAIN, [1, None, 2, 3]), "example 1 has None"),
+        (Listed(TRAIN, [1, math.nan, 2, 3]), "example 1 has nan"),
+        (Listed(TRAIN, [1, 0, True, 3]), "example 2 has True"),
+        (Listed(TRAIN, ["a", "b", 3, "c"]), "example 2 has 3"),
+    ],
+)
+def test_users_that_are_incomplete_are_named(train, reason):
+    assert reason in error_line(from_user, (train, Listed(TEST)), "mine")
 
 
 def test_an_offbeat_data_set_is_checked_and_gets_the_name():

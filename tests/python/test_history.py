@@ -3,6 +3,7 @@ import pyarrow as pa
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 from offbeat.algorithms import FedBuff
 from offbeat.python.history import History
@@ -34,6 +35,18 @@ def test_parts_and_results_are_plain_tables(history, tmp_path):
     history.to_parquet(tmp_path / "history.parquet")
     assert pd.read_parquet(tmp_path / "history.parquet").equals(history)
     assert pd.concat([history, history]).shape == (4, 9)
+
+
+def test_the_models_file_loads_where_layers_share_a_parameter(simulate, tmp_path):
+    class Tied(nn.Sequential):
+        def __init__(self):
+            super().__init__(nn.Flatten(), nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 10))
+            self[2].weight = self[1].weight
+
+    history = simulate(Tied, output=tmp_path)
+    model = Tied()
+    model.load_state_dict(load_file(tmp_path / "model.safetensors"))
+    assert all(map(torch.equal, model.parameters(), history.model.parameters()))
 
 
 def test_a_simulation_ends_with_its_model_algorithm_and_visits(simulate, digits, tmp_path):

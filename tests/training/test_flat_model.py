@@ -1,5 +1,6 @@
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from offbeat.errors import OffbeatError
@@ -115,6 +116,29 @@ def test_named_gives_each_parameter_its_name_and_shape():
         "2.weight": [[9, 10, 11]],
         "2.bias": [12],
     }
+
+
+def test_saved_has_every_name_of_a_parameter_that_layers_share(tmp_path):
+    class Language(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding, self.head = nn.Embedding(3, 2), nn.Linear(2, 3, bias=False)
+            self.head.weight = self.embedding.weight
+            self.frozen = nn.Linear(1, 1, bias=False).requires_grad_(False)
+
+    model = FlatModel(Language())
+    save_file(model.saved(torch.arange(6.0)), tmp_path / "model")
+    tensors = load_file(tmp_path / "model")
+    table = [[0, 1], [2, 3], [4, 5]]
+    assert {name: value.tolist() for name, value in tensors.items()} == {
+        "embedding.weight": table,
+        "head.weight": table,
+    }
+    other = Language()
+    missing, unexpected = other.load_state_dict(tensors, strict=False)
+    assert (missing, unexpected) == (["frozen.weight"], [])
+    assert other.head.weight is other.embedding.weight
+    assert other.head.weight.tolist() == table
 
 
 class TestRefusals:

@@ -1,8 +1,9 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from offbeat.service.server.admin import export_model
@@ -26,6 +27,17 @@ def test_the_vector_is_that_of_the_exported_model(tmp_path: Path, model: FlatMod
     before = model.vector.clone()
     assert torch.equal(read_initial_model(tmp_path / "exported", model), VECTOR)
     assert torch.equal(model.vector, before)
+
+
+@pytest.mark.parametrize("form", [FlatModel.named, FlatModel.saved], ids=["of a server", "of a run"])
+def test_layers_may_share_a_parameter(tmp_path: Path, form: Callable[..., dict[str, torch.Tensor]]) -> None:
+    module = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
+    module[1].weight = module[0].weight
+    model = FlatModel(module)
+    save_file(form(model, VECTOR[:4]), tmp_path / "file")
+    assert torch.equal(read_initial_model(tmp_path / "file", model), VECTOR[:4])
+    module.load_state_dict(load_file(tmp_path / "file"), strict=form is FlatModel.saved)
+    assert torch.equal(module[1].weight.flatten(), VECTOR[:4])
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import ConcatDataset, Subset
 
 from offbeat.data.dataset import Dataset
 from offbeat.data.dataset_checks import check
@@ -26,7 +27,7 @@ def from_user(data: object, name: str, *, collate: Collate | None = None) -> Dat
             Inputs are floats of any width, or int32 or int64 token numbers, by name also bool; each of one shape.
             Labels are integers, the classes 0, 1, …, or floats of any shape, targets. An attribute ``users`` of the
             train data gives the user of each of its examples, as integers or strings; users are numbered in sorted
-            order.
+            order. A ``Subset`` or ``ConcatDataset`` of PyTorch has those of the data sets that it is made of.
         name: The data set's name, for messages and in the result.
         collate: Makes a batch, a pair or dict as above, of a list of examples; called once, with all of train and test.
 
@@ -74,17 +75,51 @@ def _count(train: NDArray[Any] | None, test: NDArray[Any] | None) -> int | None:
 
 def _users(train: Any, examples: int, name: str) -> NDArray[np.int64] | None:
     """Return each training example's user, numbered in sorted order."""
-    users = getattr(train, "users", None)
-    if users is None:
+    values = _find_users(train, name)
+    if values is None:
         return None
-    try:
-        values = users.tolist() if isinstance(users, Tensor | np.ndarray) else list(users)
-    except TypeError as error:
-        raise OffbeatError(f"{name}: users is {describe(users)}: give one for each train example") from error
     if len(values) != examples:
         raise OffbeatError(f"{name}: {len(values)} users but {examples} train examples: give one for each")
-    for kind in ((int, np.integer), str):
-        if all(isinstance(value, kind) for value in values):
-            numbers = {value: number for number, value in enumerate(sorted(set(values)))}
-            return np.array([numbers[value] for value in values], np.int64)
-    raise OffbeatError(f"{name}: users are neither all integers nor all strings: make them one or the other")
+    is_text = isinstance(values[0], str)
+    kind = str if is_text else int | np.integer
+    for index, value in enumerate(values):
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise OffbeatError(
+                f"{name}: users are neither all integers nor all strings: example {index} has {value!r}, make them one "
+                "or the other"
+            )
+    numbers = {value: number for number, value in enumerate(sorted(set(values)))}
+    return np.array([numbers[value] for value in values], np.int64)
+
+
+def _find_users(data: Any, name: str) -> list[Any] | None:
+    """Return the attribute ``users`` of a data set.
+
+    That of a subset or a concatenation is made of its parts'. None if there is none.
+    """
+    users = getattr(data, "users", None)
+    if users is not None:
+        try:
+            return users.tolist() if isinstance(users, Tensor | np.ndarray) else list(users)
+        except TypeError as error:
+            raise OffbeatError(f"{name}: users is {describe(users)}: give one for each train example") from error
+    if isinstance(data, Subset):
+        users = _find_users(data.dataset, name)
+        if users is None:
+            return None
+        size = len(data.dataset)  # pyright: ignore[reportArgumentType]
+        if len(users) != size:
+            raise OffbeatError(
+                f"{name}: {len(users)} users but {size} examples in the data set of which train is a subset: give one "
+                "for each"
+            )
+        return [users[index] for index in data.indices]
+    if isinstance(data, ConcatDataset):
+        parts = [_find_users(part, name) for part in data.datasets]
+        found = [part for part in parts if part is not None]
+        if found and len(found) < len(parts):
+            raise OffbeatError(
+                f"{name}: users are missing in part {parts.index(None)} of train: give them for all parts"
+            )
+        return [user for part in found for user in part] if found else None
+    return None

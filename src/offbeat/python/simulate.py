@@ -252,7 +252,7 @@ def simulate(
         evaluations,
         pa.Table.from_pylist([visit._asdict() for visit in simulation.ended], EVENTS),
         simulation.evaluated_by,
-        flat_model.named(simulation.model.cpu()),
+        flat_model.saved(simulation.model.cpu()),
         time.monotonic() - began,
         by_label,
     )

@@ -86,7 +86,7 @@ def carry_out(
         model = simulation.workload.model
         vector = torch.full_like(model.vector, math.nan) if diverged else simulation.model
         recording.writer.finish(
-            model.named(vector),
+            model.saved(vector),
             recording.real_seconds,
             simulation.notes,
             processor_seconds=recording.processor_seconds,

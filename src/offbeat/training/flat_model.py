@@ -136,6 +136,15 @@ class FlatModel:
         """Return a vector ``(d,)`` as tensors by name, in the parameters' shapes."""
         return dict(zip(self._shapes, self._views(vector), strict=True))
 
+    def saved(self, vector: Tensor) -> dict[str, Tensor]:
+        """Return copies of ``named``'s tensors, also by the other names of parameters that several layers share.
+
+        These are the names that ``load_state_dict`` asks for.
+        """
+        views = dict(zip(map(id, self.parameters), self._views(vector), strict=True))
+        names = self.module.named_parameters(remove_duplicate=False)
+        return {name: views[id(parameter)].clone() for name, parameter in names if id(parameter) in views}
+
     def stacked(self, vectors: Tensor) -> dict[str, Tensor]:
         """Return the rows of ``(n, d)`` as views ``(n, …)`` by parameter name."""
         parts = vectors.split([shape.numel() for shape in self._shapes.values()], dim=1)

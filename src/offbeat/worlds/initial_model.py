@@ -12,7 +12,7 @@ from offbeat.training.flat_model import FlatModel
 
 
 def read_initial_model(path: Path, model: FlatModel) -> Tensor:
-    """Return the vector of a file that ``offbeat export`` wrote, float32 ``(d,)``.
+    """Return the vector of a file that ``offbeat export`` or a run wrote, float32 ``(d,)``.
 
     Raises:
         OffbeatError: The file cannot be read, or holds other parameters than ``model``.
@@ -24,7 +24,7 @@ def read_initial_model(path: Path, model: FlatModel) -> Tensor:
         raise OffbeatError(f"cannot read service.initial_model = {path}: {reason}") from None
     vector = torch.empty_like(model.vector)
     named = model.named(vector)
-    if _forms(tensors) != _forms(named):
+    if _forms(tensors) not in (_forms(named), _forms(model.saved(vector))):
         raise OffbeatError(
             f"service.initial_model = {path} does not hold this model's parameters: take a file that offbeat export "
             "wrote"

@@ -102,7 +102,10 @@ def _divide(section: PopulationSection, dataset: Dataset, quiet: QuietHours | Ho
             return partition.from_file(Path(kind.path), len(labels), clients)
         case ByUserSection():
             if dataset.users is None:
-                raise OffbeatError(f"{dataset.name} does not say which user an example is from; use another data set")
+                raise OffbeatError(
+                    f"{dataset.name} does not say which user an example is from: use another data set, or give the "
+                    "train data an attribute users with a user for each example"
+                )
             return partition.by_user(dataset.users, clients, seed)
         case _:
             if dataset.classes is None:
