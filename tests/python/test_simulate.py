@@ -256,6 +256,14 @@ class TestResult:
         assert events.num_rows == table[["counted", "unused", "lost"]].iloc[-1].sum()
         assert load_file(folder / "model.safetensors")["1.weight"].shape == (10, 64)
 
+    def test_what_is_implausible_is_a_line(self, simulate, capsys):
+        population = {"clients": 2, "availability": [[[0, 50]], [[1.7e9, 1.8e9]]]}
+        simulate(population=population, server={"lease_seconds": 60}, virtual_seconds=5, progress=True)
+        assert capsys.readouterr().out.startswith("1 of 2 clients is never available within 5.0 s: 1.\n")
+        population["availability"] = [[[1.7e9, 1.8e9]], [[1.7e9, 1.8e9]]]
+        with pytest.raises(OffbeatError, match=r"population\.availability: no client is available within 5\.0 s"):
+            simulate(population=population, server={"lease_seconds": 60}, virtual_seconds=5)
+
     def test_progress_is_a_line(self, simulate, capsys):
         simulate(progress=False)
         assert capsys.readouterr() == ("", "")

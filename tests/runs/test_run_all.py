@@ -138,6 +138,32 @@ class TestRuns:
             assert f" {100 * history['accuracy'][-1]:.1f} % after {history['counted'][-1]} updates" in line
 
 
+def with_trace(folder, *rows):
+    """Return the changes for 20 clients that come at these (start, end), one after the other."""
+    lines = [f"{client},{start},{end}" for client, (start, end) in enumerate(rows)]
+    (folder / "trace.csv").write_text("\n".join(["client,start_seconds,end_seconds", *lines]), encoding="utf-8")
+    return (
+        f"population.availability={{ name = 'intervals', path = '{folder / 'trace.csv'}' }}",
+        "server.lease_seconds=60",
+    )
+
+
+def test_a_trace_in_unix_time_is_refused_before_any_run(experiment, run, tmp_path):
+    here = experiment(*with_trace(tmp_path, *20 * [(1.7e9, 1.8e9)]))
+    with pytest.raises(
+        OffbeatError, match=r"^population\.availability: no client is available within .*the first time"
+    ):
+        run(here, "out", ["fedbuff"])
+    assert not list((tmp_path / "out").glob("*-seed*"))
+
+
+def test_clients_that_never_come_are_a_warning_for_all_runs_together(experiment, run, tmp_path):
+    here = experiment(*with_trace(tmp_path, *19 * [(0, 1e5)]), "stop.virtual_seconds=5")
+    first, *others = run(here, "out", ["fedbuff", "fedasync"]).splitlines()
+    assert first == "1 of 20 clients is never available within 5.0 s: 19."
+    assert [line.split(",")[0] for line in others] == ["fedbuff", "fedasync"]
+
+
 def test_more_clients_at_work_than_there_are_is_a_warning(experiment, run):
     here = experiment("algorithms.fedbuff.concurrency=21", "stop.virtual_seconds=5")
     first, second = run(here, "out", ["fedbuff"]).splitlines()
@@ -213,7 +239,7 @@ class TestFailures:
 def test_the_simulations_of_the_check_are_closed(experiment, digits, monkeypatch):
     closed = []
     monkeypatch.setattr(Simulation, "close", lambda self: closed.append(self))
-    check_runs(experiment(), ["fedavg", "fedbuff"], digits)
+    check_runs(experiment(), ["fedavg", "fedbuff"], digits, pytest.fail)
     assert len(closed) == 2
 
 

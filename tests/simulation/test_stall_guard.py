@@ -1,6 +1,7 @@
 """Runs that would never end."""
 
 import math
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from offbeat.algorithms import FedAvg, FedLuck
 from offbeat.errors import OffbeatError
 from offbeat.population.availability import Alternating
 from offbeat.simulation.records import Stop
-from tests.simulation.conftest import ended, run
+from offbeat.simulation.stall_guard import CLOCK_ADVICE
+from tests.simulation.conftest import ended, resume, run
 
 
 @pytest.fixture
@@ -100,3 +102,59 @@ def test_a_round_with_free_slots_waits_for_clients_that_come_and_go(simulate, in
         stop=Stop(versions=1),
     )
     assert ended(simulation, "outcome") == ["counted", "counted"]
+
+
+UNIX = 1.7e9
+YEAR = 365 * 86_400.0
+
+
+def evaluated(simulation, at_most):
+    """Return how many evaluations a simulation makes before it raises."""
+    made = []
+    with pytest.raises(OffbeatError, match="no work begins or ends from") as caught:
+        made.extend(islice(simulation.run(), at_most))
+    return len(made), str(caught.value)
+
+
+@pytest.mark.parametrize("stop", [Stop(updates=1000), Stop(virtual_seconds=2 * UNIX)], ids=["updates", "time"])
+def test_evaluations_alone_do_not_keep_a_run_going(simulate, intervals, stop):
+    trace = intervals(*4 * [[(0, 50), (UNIX, UNIX + 50)]])
+    made, message = evaluated(simulate(availability=trace, every=10.0, lease_seconds=5.0, stop=stop), 120)
+    assert made > 100
+    assert f"to 1700000000 virtual seconds, longer than 365 days: {CLOCK_ADVICE}" in message
+
+
+def test_a_paused_visit_does_not_keep_a_run_going(simulate, intervals):
+    trace = intervals([(0, 0.5), (UNIX, UNIX + 50)])
+    world = {"step_seconds": (2.0,), "availability": trace, "every": 10.0, "stop": Stop(updates=5)}
+    assert evaluated(simulate(FedAvg(cohort=1), **world), 120)[0] == 100
+
+
+def test_periods_alone_do_not_keep_a_run_going(simulate, intervals):
+    trace = intervals([(0, 50), (UNIX, UNIX + 50)])
+    simulation = simulate(fedluck(period=1.0), step_seconds=(1.0,), availability=trace, stop=Stop(updates=1000))
+    with pytest.raises(OffbeatError, match=r"no work begins or ends from .* to 1700000000 virtual seconds"):
+        step_by_step(simulation)
+
+
+@pytest.mark.parametrize(("gap", "is_long"), [(YEAR - 10, False), (YEAR + 10, True)])
+@pytest.mark.parametrize("every", [math.inf, YEAR / 500], ids=["without evaluations", "with evaluations"])
+def test_a_gap_is_as_long_as_a_year_at_most(simulate, intervals, gap, is_long, every):
+    trace = intervals([(0, 1), (1 + gap, 10 + gap)])
+    world = {"step_seconds": (1.0,), "availability": trace, "every": every, "stop": Stop(updates=2)}
+    simulation = simulate(FedAvg(cohort=1), **world)
+    if is_long:
+        with pytest.raises(OffbeatError, match=r"longer than 365 days"):
+            run(simulation)
+    else:
+        run(simulation)
+        assert simulation.coordinator.statistics.counted == 2
+
+
+def test_the_last_work_survives_a_restart(simulate, intervals, tmp_path):
+    trace = intervals([(0, 1), (YEAR, YEAR + 10)])
+    world = {"step_seconds": (1.0,), "availability": trace, "lease_seconds": 0.9, "stop": Stop(updates=2)}
+    simulation = simulate(FedAvg(cohort=1), **world)
+    while simulation._guard._last_work < 1:
+        simulation.step()
+    assert resume(simulate(FedAvg(cohort=1), **world), simulation, tmp_path)._guard._last_work >= 1

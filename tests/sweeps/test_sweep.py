@@ -140,7 +140,15 @@ def trainer_of(changes, steps, sweep):
     """Return the trainer that a run of the small experiment takes by itself."""
     here = load(sweep.path, [*changes, f"local.steps={steps}"])
     dataset = load_dataset("digits")
-    return check_runs(here, ["fedbuff"], dataset).trainer
+    return check_runs(here, ["fedbuff"], dataset, pytest.fail).trainer
+
+
+def test_what_is_implausible_is_said_once(sweep, carry_out, tmp_path):
+    (tmp_path / "trace.csv").write_text("client,start_seconds,end_seconds\n3,0,100\n", encoding="utf-8")
+    trace = f"population.availability={{ name = 'intervals', path = '{tmp_path / 'trace.csv'}' }}"
+    changes = [trace, "server.lease_seconds=60", "stop.virtual_seconds=5", "seeds=[1]"]
+    _, screen = carry_out(sweep(LR, trials=2, changes=changes))
+    assert screen.count("19 of 20 clients are never available") == 1
 
 
 def test_a_trial_that_diverges_is_the_worst(sweep, carry_out, tmp_path):

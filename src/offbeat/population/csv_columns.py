@@ -54,7 +54,8 @@ def read_columns(path: Path, columns: Mapping[str, ColumnType]) -> dict[str, NDA
     except (OSError, ValueError, KeyError, csv.Error) as error:
         if match := _INVALID_VALUE.search(str(error)):
             name = header[int(match[1])]
-            kind = "a whole number" if columns[name] == "int64" else "a number"
+            unit = " of seconds" if name.endswith("_seconds") else ""
+            kind = "a whole number" if columns[name] == "int64" else f"a number{unit}"
             raise OffbeatError(f"{path}, row {match[2]}: {name} must be {kind}, not {match[3][:80]!r}") from None
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise OffbeatError(f"cannot read {path}: {reason[:300]}") from error

@@ -45,6 +45,7 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.choice import available_processors
 from offbeat.training.trainers.names import TrainerName
 from offbeat.training.workload import Workload
+from offbeat.worlds.availability_check import warnings_of
 from offbeat.worlds.given_devices import separate_given, with_given
 from offbeat.worlds.population import build_population
 from offbeat.worlds.simulation import World
@@ -231,6 +232,8 @@ def simulate(
             ).build()
         except ValueError as error:
             raise OffbeatError(str(error)) from None
+        for line in warnings_of(experiment, clients):
+            bars.warn(line)
         with bars:
             bars.begin(label, seed)
             for evaluation in simulation.run():

@@ -75,6 +75,7 @@ class Progress:
         self._expected = runs
         self._is_total_known = runs > 0
         self._ended = 0
+        self._warned: set[str] = set()
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -86,6 +87,12 @@ class Progress:
     def say(self, line: str) -> None:
         """Write one line."""
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def warn(self, line: str) -> None:
+        """Write one line, once."""
+        if line not in self._warned:
+            self._warned.add(line)
+            self.say(line)
 
     def expect(self, runs: int) -> None:
         """Add runs to the total, unless that was known before."""

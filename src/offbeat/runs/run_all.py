@@ -23,6 +23,8 @@ from offbeat.runs.writer import RunWriter
 from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.trainers.choice import available_processors
 from offbeat.training.trainers.distributed.ray_cluster import RayCluster
+from offbeat.worlds.availability_check import warnings_of
+from offbeat.worlds.population import build_population
 from offbeat.worlds.simulation import build_simulation
 from offbeat.worlds.workload import build_dataset
 
@@ -57,7 +59,7 @@ def run_all(
     # Before the first run there is no state to save, so a signal ends the program at once.
     with run_directory.lock_folder(folder):
         for line in _warnings(experiment, labels):
-            progress.say(line)
+            progress.warn(line)
         experiment = experiment.model_copy(update={"device": str(experiment.accelerator().device)})
         dataset = load_data(experiment, progress.say)
         # If a fallback replaced the data, all processes take the fallback.
@@ -65,7 +67,7 @@ def run_all(
             experiment = experiment.model_copy(update={"data": DataSection(name=dataset.name)})
         data = dataset.fingerprint if is_import_path(dataset.name) else ""
         processors = 1 if experiment.trainer == "loop" else max(1, available_processors() // jobs)
-        experiment = check_runs(experiment, labels, dataset)
+        experiment = check_runs(experiment, labels, dataset, progress.warn)
         tasks = [
             RunTask(
                 experiment,
@@ -140,17 +142,23 @@ def load_data(experiment: Experiment, say: Callable[[str], None]) -> Dataset:
         return build_dataset(DataSection(name=experiment.data.fallback))
 
 
-def check_runs(experiment: Experiment, labels: Sequence[str], dataset: Dataset) -> Experiment:
+def check_runs(
+    experiment: Experiment, labels: Sequence[str], dataset: Dataset, warn: Callable[[str], None]
+) -> Experiment:
     """Return the experiment with the same trainer for all runs.
 
-    Builds a simulation of each algorithm, so that an error shows before the first run.
+    Builds a simulation of each algorithm, so that an error shows before the first run; ``warn`` gets a line for
+    whatever is implausible in its clients.
     """
     seed = experiment.seeds[0]
+    population = build_population(experiment.population, dataset, seed)
     trainers: set[Any] = set()
     with experiment.accelerator().numerics():
         for label in labels:
-            with closing(build_simulation(experiment, label, seed, dataset)) as simulation:
+            with closing(build_simulation(experiment, label, seed, dataset, population=population)) as simulation:
                 trainers.add(simulation.trainer)
+    for line in warnings_of(experiment, population):
+        warn(line)
     # An app takes the trainer's place, and its name is not one that an experiment may have.
     if experiment.trainer != "auto" or experiment.flower is not None:
         return experiment

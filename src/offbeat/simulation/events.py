@@ -73,6 +73,18 @@ class EventQueue:
         return event
 
     @property
+    def is_next_passive(self) -> bool:
+        """True if the next event is a tick or an evaluation."""
+        return bool(self._heap) and _IS_PASSIVE[self._heap[0][1]]
+
+    def next_active_seconds(self) -> float:
+        """Return the time of the next event that is not passive; infinity if there is none.
+
+        It looks at all events.
+        """
+        return min((event[0] for event in self._heap if not _IS_PASSIVE[event[1]]), default=math.inf)
+
+    @property
     def next_seconds(self) -> float:
         """The time of the next event; infinite if there is none."""
         return self._heap[0][0] if self._heap else math.inf

@@ -93,7 +93,7 @@ class Simulation:
         self._now = 0.0
         self._queue = queue
         self._totals = Totals()
-        self._guard = StallGuard(coordinator, queue, has_end=stop.virtual_seconds < math.inf)
+        self._guard = StallGuard(coordinator, queue, end_seconds=stop.virtual_seconds)
         self._stages = VisitStages(
             coordinator, devices, trainer, queue, costs, self._totals, seed=seed, masked=masked, on_end=self._end_visit
         )

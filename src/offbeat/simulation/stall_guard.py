@@ -1,30 +1,52 @@
 """The guard against a run that would never end."""
 
+import math
 from typing import Any
 
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
 from offbeat.simulation.events import EventQueue
 
+LONGEST_GAP = 365 * 86_400.0
+"""The longest virtual time in which no work begins or ends, in seconds."""
+
+CLOCK_ADVICE = (
+    "times in population.availability are seconds since the start of the run; subtract the first time from those of "
+    "another clock, divide milliseconds by 1,000"
+)
+
 _MAX_IN_VAIN = 10_000
+_MAX_PASSIVE = 100  # ticks and evaluations in a row before the guard looks for the next other event
 
 
 class StallGuard:
     """A guard that ends a run without events or without counted updates.
 
-    A run that ``has_end``, at some virtual time, may wait for that time without events.
+    A run with a finite ``end_seconds`` may wait for that time without events. No run waits longer than ``LONGEST_GAP``,
+    however often it evaluates.
     """
 
-    def __init__(self, coordinator: Coordinator, queue: EventQueue, *, has_end: bool) -> None:
+    def __init__(self, coordinator: Coordinator, queue: EventQueue, *, end_seconds: float) -> None:
         self._coordinator = coordinator
         self._algorithm = coordinator.algorithm
         self._queue = queue
-        self._has_end = has_end
+        self._end_seconds = end_seconds
+        self._passive = 0  # ticks and evaluations in a row
+        self._last_work = 0.0  # virtual seconds
         self._in_vain = 0  # visits that have ended, and ticks, since an update counted
 
     def check_future(self, now: float) -> None:
-        """Raise ``OffbeatError`` if nothing is left to happen that could end the run."""
-        if self._queue.at_work or self._has_end or self._algorithm.period is not None:
+        """Raise ``OffbeatError`` if nothing is left to happen that could end the run, or not for a long time."""
+        if self._queue.is_next_passive:
+            self._passive += 1
+            if self._passive == _MAX_PASSIVE:
+                self._check_gap(self._queue.next_active_seconds())
+        else:
+            self._passive = 0
+            self._check_gap(self._queue.next_seconds)
+            if self._queue.at_work:
+                self._last_work = self._queue.next_seconds
+        if self._queue.at_work or self._end_seconds < math.inf or self._algorithm.period is not None:
             return
         if self._queue.is_passive or self._waits_for_lost_clients() or self._nobody_may_come():
             if self._coordinator.participation is not None:
@@ -35,6 +57,15 @@ class StallGuard:
             raise OffbeatError(
                 f"nothing is left to happen at {now:g} virtual seconds: every client stays offline, or the server "
                 "waits for lost clients; set stop.virtual_seconds or server.lease_seconds"
+            )
+
+    def _check_gap(self, next_seconds: float) -> None:
+        """Raise ``OffbeatError`` if the next event but for ticks and evaluations is too far from the last work."""
+        until = min(next_seconds, self._end_seconds)
+        if LONGEST_GAP < until - self._last_work < math.inf:
+            raise OffbeatError(
+                f"no work begins or ends from {self._last_work:.10g} to {until:.10g} virtual seconds, longer than "
+                f"{LONGEST_GAP / 86_400:g} days: {CLOCK_ADVICE}; or end the run earlier by [stop]"
             )
 
     def note_visit(self, now: float, outcome: str) -> None:
@@ -76,9 +107,10 @@ class StallGuard:
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the number of visits and ticks since an update counted."""
-        return {"in_vain": self._in_vain}
+        """Return the number of visits and ticks since an update counted, and the time of the last work."""
+        return {"in_vain": self._in_vain, "last_work": self._last_work}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a saved number."""
+        """Resume from a saved state."""
         self._in_vain = state["in_vain"]
+        self._last_work = state["last_work"]

@@ -77,7 +77,7 @@ class Sweep:
                 remove_sweep(folder, self.overs, list(self.spaces))
             record = Record(folder, self.overs, list(self.spaces))
             display = progress(self.runs - self._finished(folder))
-            shared = self._shared_settings(display.say)
+            shared = self._shared_settings(display)
             done: dict[str, list[Trial]] = {label: [] for label in self.spaces}
             batch = {label: record.points[label][: self.number(label)] for label in self.spaces}
             with Workers(jobs) as workers:
@@ -98,19 +98,19 @@ class Sweep:
         labels = [trial_label(label, number) for label in self.spaces for number in range(self.number(label))]
         return sum((folder / f"{label}-seed{seed}").is_dir() for label in labels for seed in self.experiment.seeds)
 
-    def _shared_settings(self, say: Callable[[str], None]) -> dict[str, Any]:
+    def _shared_settings(self, display: Progress) -> dict[str, Any]:
         """Check that the corners of all spaces can run; return settings of all trials.
 
         These are the trainer that suits all of them, and the data that exist.
         """
-        dataset = load_data(self.experiment, say)
+        dataset = load_data(self.experiment, display.say)
         data: dict[str, Any] = {} if dataset.name == self.experiment.data.name else {"data": {"name": dataset.name}}
         trainers: set[str] = set()
         for label, space in self.spaces.items():
             for point in corners(space):
                 algorithms = {label: at_point(self.table, label, point)}
                 experiment = experiment_of({**self.table, **data, "algorithms": algorithms}, self.path)
-                trainers.add(check_runs(experiment, [label], dataset).trainer)
+                trainers.add(check_runs(experiment, [label], dataset, display.warn).trainer)
         return {**data, "trainer": "loop" if "loop" in trainers else trainers.pop()}
 
     def _run(

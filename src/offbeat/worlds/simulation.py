@@ -25,6 +25,7 @@ from offbeat.training.trainers.choice import make_trainer
 from offbeat.training.trainers.distributed.ray_cluster import DEFAULT_CLUSTER, RayCluster
 from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.workload import Workload
+from offbeat.worlds.availability_check import check_first_client
 from offbeat.worlds.buffer_wrappers import wrap_buffer
 from offbeat.worlds.data_placement import fits_on_device
 from offbeat.worlds.dry_run import dry_run
@@ -61,6 +62,7 @@ class World:
         plan, stop, every = experiment.plan(self.label), experiment.stop, experiment.evaluate
         if algorithm.pooled:
             population = pool_clients(population, getattr(algorithm, "cohort", 1))
+        check_first_client(population.devices.availability, len(population.shards), stop.virtual_seconds or math.inf)
         guard_pattern(algorithm)
         wrap_buffer(algorithm, experiment.server)
         examples = torch.tensor([len(shard) for shard in population.shards], dtype=torch.float64)
@@ -160,15 +162,17 @@ def build_simulation(
     seed: int,
     dataset: Dataset,
     *,
+    population: Population | None = None,
     workers: int = 1,
     cluster: RayCluster = DEFAULT_CLUSTER,
 ) -> Simulation:
     """Return the simulation in which ``[algorithms.LABEL]`` runs.
 
-    All algorithms of one seed get the same clients, data, devices and initial model. At most ``workers`` processes
+    All algorithms of one seed get the same clients, data, devices and initial model. ``population`` is that of the
+    seed, if it has been built. At most ``workers`` processes
     of this machine train the clients, or ``cluster`` with the trainer ``ray``.
     """
-    population = build_population(experiment.population, dataset, seed)
+    population = population or build_population(experiment.population, dataset, seed)
     try:
         return World(
             experiment=experiment,

@@ -31,7 +31,7 @@ def test_reads_the_intervals(tmp_path):
         ("1,9,10\n0,5,7\n1,1,2\n", "row 4: client 1's interval begins before its last one ends"),
         ("1,9,10\n1,1,2\n0,5,7\n", "row 3: client 1's interval begins"),
         ("1,9,12\n1,11,15\n", "row 3: client 1's interval begins"),
-        ("0,1,x\n", "row 2: end_seconds must be a number, not 'x'"),
+        ("0,1,x\n", "row 2: end_seconds must be a number of seconds, not 'x'"),
         ("0.5,1,2\n", "row 2: client must be a whole number, not '0.5'"),
         ("", r"intervals\.csv has no rows: no client would ever be available"),
     ],

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from offbeat.report.population import statistics as statistics_module
 from offbeat.report.population.table import how_many, population_table, seconds
+from offbeat.worlds import availability_check
 from tests.report.population.example import ALWAYS, Spells, example
 
 
@@ -85,23 +85,14 @@ def test_always_and_never_available():
     assert "Visits before it leaves: how many fit" not in text
     assert rows["Available clients"] == 5 * ["100.0 %"]
     text, rows = shown(example([[], []]))
-    assert "No client is ever available." in text
+    assert "No client is available at any of these times." in text
     assert rows["Available clients"] == 5 * ["0.0 %"]
     assert "Visits before it leaves" not in rows
 
 
-def test_clients_that_never_come_are_named():
-    # Client 1 comes after the end; client 3 is available only between two moments.
-    text, _ = shown(example([[], [(1001.0, 1002.0)], ALWAYS, [(1.5, 2.0)]]))
-    assert "2 of 4 clients are never available within 16 min 40 s: 0, 1." in text
-    assert "never available" not in shown(example([ALWAYS, [(0.0, 9.0)]]))[0]
-    assert "1 of 2 clients is never available within 16 min 40 s: 1." in shown(example([[(0.0, 9.0)], []]))[0]
-
-
-def test_at_most_ten_are_named():
-    many = speeds(np.ones(13))
-    text, _ = shown(example([ALWAYS, *12 * [[]]], examples=np.ones(13, np.int64), label_counts=None, **many))
-    assert "12 of 13 clients are never available within 16 min 40 s: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …." in text
+def test_what_is_implausible_is_the_last_sentence():
+    text, _ = shown(example(warnings=["No client comes.", "Change it."]))
+    assert text.endswith("Available clients: at 500 times within 16 min 40 s. No client comes. Change it.")
 
 
 @pytest.mark.parametrize(
@@ -121,8 +112,8 @@ def test_title_and_sentences(monkeypatch):
     assert text.startswith("[bold]x[/nothing], seed 7: 4 clients")
     assert "A visit: 2 local steps; 1.0 kB down, 1.0 kB up." in text
     assert "Available clients: at 500 times within 16 min 40 s." in text
-    monkeypatch.setattr(statistics_module, "_RUNS", 2)
-    monkeypatch.setattr(statistics_module, "_RUN", 1)
+    monkeypatch.setattr(availability_check, "_RUNS", 2)
+    monkeypatch.setattr(availability_check, "_RUN", 1)
     assert "at 500 times within 16 min 40 s, of 2 of the clients." in shown(example())[0]
 
 

@@ -28,7 +28,9 @@ def intervals_from_file(path: str | Path, clients: int) -> Intervals:
         raise OffbeatError(f"{path} has no rows: no client would ever be available")
     check_numbers(path, "client", client, clients, f"{clients} clients")
     check_rows(
-        path, ~(np.isfinite(start) & (start >= 0)), lambda i: f"start_seconds is {start[i]}, but must be at least 0"
+        path,
+        ~(np.isfinite(start) & (start >= 0)),
+        lambda i: f"start_seconds is {start[i]}, but must be at least 0, the run's start",
     )
     check_rows(
         path,

@@ -1,6 +1,7 @@
 """Statistics of a population: examples, labels, speeds and availability."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,13 +11,12 @@ from numpy.typing import NDArray
 from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
 from offbeat.population.availability import Availability
+from offbeat.worlds.availability_check import first_seconds, looked_at, warnings_of
 from offbeat.worlds.population import build_population
 from offbeat.worlds.workload import build_model
 from offbeat_client.compression.base import uncompressed_bytes
 from offbeat_client.sending import upload_bytes
 
-_RUNS = 10  # of adjacent clients whose presence is computed
-_RUN = 100  # clients in each of them
 TIMES = 500  # at which presence is computed
 _DAY = 86_400.0
 
@@ -27,13 +27,11 @@ class Presence:
 
     Attributes:
         clients: int64 ``(n,)``, the clients.
-        first: ``(n,)``, when each client is first available; inf if never; seconds.
         times: ``(T,)``, ascending; seconds.
         stays: ``(n, T)``, how long each client then stays available; 0 if it is offline, inf if it never leaves.
     """
 
     clients: NDArray[np.int64]
-    first: NDArray[np.float64]
     times: NDArray[np.float64]
     stays: NDArray[np.float64]
 
@@ -66,6 +64,7 @@ class PopulationStatistics:
         loss_probability: ``(N,)``, the probability that a visit is lost.
         availability: When clients are available.
         horizon_seconds: The end of the considered time; finite.
+        warnings: A sentence for each implausible property.
     """
 
     title: str
@@ -81,6 +80,7 @@ class PopulationStatistics:
     loss_probability: NDArray[np.float64]
     availability: Availability
     horizon_seconds: float
+    warnings: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not 0 < self.horizon_seconds < math.inf:
@@ -108,14 +108,10 @@ class PopulationStatistics:
     @cached_property
     def presence(self) -> Presence:
         """The availability of up to 1,000 clients at 500 times, evenly over the horizon."""
-        clients = np.arange(self.clients)
-        if self.clients > _RUNS * _RUN:
-            # In blocks, because some availabilities compute adjacent clients together.
-            starts = evenly(np.arange(self.clients - _RUN + 1), _RUNS)
-            clients = (starts[:, np.newaxis] + np.arange(_RUN)).ravel()
+        clients = looked_at(self.clients)
         times = np.linspace(0, self.horizon_seconds, 2 * TIMES + 1)[1::2]  # the centres of 500 intervals
-        first = np.array([self.availability.next_available(client, 0.0) for client in clients.tolist()], np.float64)
-        return Presence(clients, first, times, _stays(self.availability, clients, times, first))
+        first = first_seconds(self.availability, clients)
+        return Presence(clients, times, _stays(self.availability, clients, times, first))
 
 
 def population_statistics(experiment: Experiment, dataset: Dataset) -> PopulationStatistics:
@@ -142,6 +138,7 @@ def population_statistics(experiment: Experiment, dataset: Dataset) -> Populatio
         loss_probability=devices.loss_probability,
         availability=devices.availability,
         horizon_seconds=experiment.stop.virtual_seconds or _DAY,
+        warnings=warnings_of(experiment, population),
     )
 
 

@@ -12,8 +12,6 @@ from rich.text import Text
 from offbeat import units
 from offbeat.report.population.statistics import TIMES, PopulationStatistics, effective_labels
 
-_NAMES = 10  # clients that a sentence names
-
 
 def population_table(statistics: PopulationStatistics) -> Table:
     """Return the table, with sentences below it."""
@@ -88,7 +86,7 @@ def _sentences(statistics: PopulationStatistics) -> list[str]:
     presence = statistics.presence
     visits = _visits_before_leaving(statistics)
     if not len(visits):
-        sentences.append("No client is ever available.")
+        sentences.append("No client is available at any of these times.")
     elif np.isinf(presence.stays).all():
         sentences.append("All clients are always available.")
     else:
@@ -97,21 +95,9 @@ def _sentences(statistics: PopulationStatistics) -> list[str]:
             "leaves."
         )
         sentences.append("Visits before it leaves: how many fit, one after the other, from such a moment on.")
-        never = presence.clients[presence.first > statistics.horizon_seconds]
-        if len(never):
-            sentences.append(_never_there(never, len(presence.clients), statistics.horizon_seconds))
     some = f", of {len(presence.clients):,} of the clients" if len(presence.clients) < statistics.clients else ""
     sentences.append(f"Available clients: at {TIMES} times within {units.duration(statistics.horizon_seconds)}{some}.")
-    return sentences
-
-
-def _never_there(never: NDArray[np.int64], looked_at: int, horizon_seconds: float) -> str:
-    names = ", ".join(map(str, never[:_NAMES].tolist())) + (", …" if len(never) > _NAMES else "")
-    are = "is" if len(never) == 1 else "are"
-    return (
-        f"{len(never):,} of {looked_at:,} clients {are} never available within {units.duration(horizon_seconds)}: "
-        f"{names}."
-    )
+    return [*sentences, *statistics.warnings]
 
 
 def _lossy(probability: NDArray[np.float64]) -> str:
