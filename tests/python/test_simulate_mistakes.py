@@ -25,7 +25,29 @@ def plan(compressor, **parameters):
 
 LINE = TensorDataset(torch.zeros(120, 1), torch.zeros(120, 1))
 
+FEW = TensorDataset(torch.linspace(-1, 1, 16).reshape(16, 1), torch.arange(16) % 2)
+
+
+def normalising():
+    return nn.Sequential(nn.Linear(1, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+
+
+SINGLE = {"model": normalising, "data": (FEW, FEW), "batch_norm": "local", "population": 12}
+
 MISTAKES = [
+    (
+        SINGLE,
+        ["holds one example, but the model or the loss needs minibatches of at least two: use another partition, or G"],
+    ),
+    (
+        SINGLE | {"population": 3, "local": {"steps": 2, "batch_size": 1, "lr": 0.1}},
+        ["local.batch_size is 1, but the model", "Expected more than 1 value per channel"],
+    ),
+    (SINGLE | {"model": lambda: nn.Linear(2, 2)}, ["the model cannot take inputs of shape (1, 1)"]),
+    (
+        SINGLE | {"data": (FEW, (torch.ones(1, 1), torch.ones(1).long())), "population": 3},
+        ["evaluation of a single example: the model or the loss failed: ValueError: Expected more than 1 value"],
+    ),
     ({"evaluate_on_clients": 3}, ["evaluate_on_clients needs held-out examples: set population.holdout"]),
     ({"model": 3}, ["model = 3", "torch.nn.Module"]),
     ({"model": lambda: 3}, ["model made a int", "torch.nn.Module"]),

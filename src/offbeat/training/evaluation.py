@@ -73,10 +73,11 @@ class Evaluator:
         device = self._accelerator.device
         losses: list[Tensor] = []
         all_outputs: list[Tensor] = []
+        what = f"evaluation{' of a single example' if len(self._labels) == 1 else ''}: the model or the loss failed"
         with torch.inference_mode(), self._accelerator.forked_randomness():
             self._accelerator.seed(integer(self._seed, Purpose.EVALUATION))
             for inputs, labels in self._batches:
-                with user_code("evaluation: the model or the loss failed"), self._accelerator.autocast():
+                with user_code(what), self._accelerator.autocast():
                     copies = map_inputs(lambda part, copy: copy[: len(part)].copy_(part), inputs, self._copy)
                     labels = labels.to(device, copy=True)
                     with self._pooling:

@@ -137,9 +137,9 @@ class FlatModel:
         return dict(zip(self._shapes, self._views(vector), strict=True))
 
     def saved(self, vector: Tensor) -> dict[str, Tensor]:
-        """Return copies of ``named``'s tensors, also by the other names of parameters that several layers share.
+        """Return copies by all names of parameters, as ``load_state_dict`` needs them.
 
-        These are the names that ``load_state_dict`` asks for.
+        A parameter that several layers share has several names.
         """
         views = dict(zip(map(id, self.parameters), self._views(vector), strict=True))
         names = self.module.named_parameters(remove_duplicate=False)

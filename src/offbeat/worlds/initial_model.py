@@ -12,7 +12,7 @@ from offbeat.training.flat_model import FlatModel
 
 
 def read_initial_model(path: Path, model: FlatModel) -> Tensor:
-    """Return the vector of a file that ``offbeat export`` or a run wrote, float32 ``(d,)``.
+    """Return the vector, float32 ``(d,)``, of a file of ``offbeat export`` or a run.
 
     Raises:
         OffbeatError: The file cannot be read, or holds other parameters than ``model``.

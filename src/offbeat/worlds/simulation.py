@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from offbeat.algorithms import Algorithm, LocalPlan
@@ -120,11 +121,34 @@ class World:
     def _check_fit(self, workload: Workload, plan: LocalPlan) -> None:
         check_augmentation(workload.augmentation, workload.train.inputs)
         # The smallest minibatch of all clients: a model that takes it takes the others.
-        smallest = torch.from_numpy(min(workload.shards, key=len)[: plan.batch_size])
+        client = min(range(len(workload.shards)), key=workload.examples)
+        smallest = workload.shards[client][: plan.batch_size]
+        try:
+            self._try_minibatch(workload, smallest)
+        except OffbeatError as error:
+            if len(smallest) > 1 or not self._takes_two(workload, int(smallest[0])):
+                raise
+            is_only = workload.examples(client) == 1
+            raise OffbeatError(
+                f"{f'client {client} holds one example' if is_only else 'local.batch_size is 1'}, but the model or the "
+                f"loss needs minibatches of at least two: {'use another partition' if is_only else 'make it larger'}, "
+                f"or GroupNorm in place of BatchNorm ({error})"
+            ) from error.__cause__
+
+    def _takes_two(self, workload: Workload, example: int) -> bool:
+        """Return whether a model that does not take one example takes it with another."""
+        others = np.concatenate(workload.shards)
+        try:
+            self._try_minibatch(workload, np.array([example, *others[others != example][:1]]))
+        except OffbeatError:
+            return False
+        return True
+
+    def _try_minibatch(self, workload: Workload, chosen: NDArray[np.int64]) -> None:
         check_fit(
             workload.model,
             workload.objective.loss,
-            *workload.minibatch(smallest),
+            *workload.minibatch(torch.from_numpy(chosen)),
             classes=self.dataset.classes,
             tokens=self.dataset.tokens,
             accelerator=workload.accelerator,

@@ -15,6 +15,7 @@ from offbeat.training.objectives import METRICS, Objective
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
 from offbeat_client.visit import Visit
+from tests.error_line import error_line
 from tests.inputs_by_name import Plain, Sentences, named, sentences_of
 from tests.training.conftest import made
 from tests.workloads import workload_of
@@ -137,6 +138,24 @@ def test_sparse_embeddings_train_as_dense_ones_and_tables_are_kept(visit):
         return fitted.model
 
     assert same(trained(sparse=True), trained(sparse=False))
+
+
+@pytest.mark.parametrize(
+    ("examples", "plan", "reason"),
+    [
+        (1, PLAN, "on its only example"),
+        (7, LocalPlan(steps=1, batch_size=1, lr=0.1), "on one example, since local.batch_size is 1"),
+    ],
+)
+def test_a_minibatch_of_one_example_is_named(visit, examples, plan, reason):
+    client = LocalSGD(made(normalising), cross_entropy, (torch.ones(examples, 4), LABELS[:examples]))
+    model = {name: value.detach().clone() for name, value in made(normalising).named_parameters()}
+    message = error_line(client.fit, model, visit(plan=plan))
+    assert f"the model or the loss failed {reason}: ValueError: Expected more than 1 value per channel" in message
+
+
+def normalising():
+    return nn.Sequential(nn.BatchNorm1d(4, track_running_stats=False))
 
 
 @pytest.mark.parametrize("steps", [1, 3])

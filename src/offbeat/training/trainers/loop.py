@@ -62,6 +62,8 @@ class LoopTrainer(Trainer):
         adamw = AdamW(job.start) if plan.optimizer == "adamw" else None
         losses = torch.empty(plan.steps, device=accelerator.device)
         what = f"client {job.client}, visit {job.visit}: the model or the loss failed"
+        if batch_size == 1:  # a layer that normalises by the minibatch needs more
+            what += " on its only example" if len(shard) == 1 else " on one example, since local.batch_size is 1"
         for step, chosen in enumerate(minibatches):
             with user_code(what):
                 # Copies, so changes in place by model and loss are lost.
