@@ -15,9 +15,10 @@ from offbeat.data.user_data import from_user
 from offbeat.errors import OffbeatError
 from offbeat.training.accelerator import CPU
 from offbeat.training.objectives import LOSSES
+from offbeat.training.workload import as_tensor
 from offbeat.worlds import simulation as module
 from offbeat.worlds.simulation import build_simulation
-from offbeat.worlds.workload import as_tensor, build_model
+from offbeat.worlds.workload import build_model
 from tests.error_line import error_line
 
 Load = Callable[..., Experiment]

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offbeat.data.dataset import Dataset
+from offbeat.data.missing_values import refuse_missing
 from offbeat.errors import OffbeatError
 from offbeat.inputs import TOKENS, name_inputs
 
@@ -51,6 +52,7 @@ def check(dataset: Dataset) -> None:
 def _check_array(name: str, key: str, array: Any) -> None:
     if not isinstance(array, np.ndarray):
         raise OffbeatError(f"{name}: {key} is a {type(array).__name__}: make it a numpy array")
+    refuse_missing(array, f"{name}: {key}", is_batch=True)
     is_by_name = "." in key
     if array.dtype not in ((np.float32, np.int64, np.bool_) if is_by_name else (np.float32, np.int64)):
         integers = "or bool" if is_by_name else "for token numbers" if key.endswith("inputs") else "for classes"
@@ -86,6 +88,8 @@ def _check_finite(name: str, part: str, what: str, values: NDArray[Any]) -> None
 
 def _check_same_type(name: str, what: str, train: NDArray[Any], test: NDArray[Any]) -> None:
     if train.dtype != test.dtype:
+        for part, values in (("train", train), ("test", test)):
+            _check_finite(name, part, what, values)  # whole numbers become floats where one is missing
         raise OffbeatError(f"{name}: train {what} are {train.dtype}, test {what} {test.dtype}: make both the same")
     if train.shape[1:] != test.shape[1:]:
         raise OffbeatError(

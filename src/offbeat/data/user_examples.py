@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
+from offbeat.data.missing_values import refuse_missing
 from offbeat.errors import OffbeatError
 from offbeat.inputs import Inputs, find_inputs, map_inputs, name_inputs
 from offbeat_client.user_code_errors import failure
@@ -36,8 +37,8 @@ def read_examples(data: Any, part: str) -> ExampleArrays:
     for index in range(size):
         where = f"{part} example {index}"
         inputs, labels = _split(_read(data, index, part), where)
-        named = name_inputs("input", map_inputs(lambda value, where=where: _array(value, f"{where}, input"), inputs))
-        named["label"] = _array(labels, f"{where}, label")
+        named = {key: as_array(value, f"{where}, {key}") for key, value in name_inputs("input", inputs).items()}
+        named["label"] = as_array(labels, f"{where}, label")
         if not columns:
             columns = {key: _empty(size, value, _type(key, value, where), part) for key, value in named.items()}
         if named.keys() != columns.keys():
@@ -98,8 +99,9 @@ def _as_batch(data: Any) -> Any:
     if type(data) is TensorDataset and len(data.tensors) == 2:
         return data.tensors
     if isinstance(data, tuple | list):
-        arrays = len(data) == 2 and isinstance(data[0], Tensor | np.ndarray | Mapping)
-        return data if arrays and isinstance(data[1], Tensor | np.ndarray) else None
+        # Tensors, and arrays of numpy, pandas or pyarrow.
+        arrays = len(data) == 2 and (hasattr(data[0], "__array__") or isinstance(data[0], Mapping))
+        return data if arrays and hasattr(data[1], "__array__") else None
     if hasattr(data, "with_format") and hasattr(data, "column_names"):  # of Hugging Face
         return _columns(data)
     return None
@@ -114,7 +116,10 @@ def _columns(data: Any) -> Any:
     if form["type"] == "custom" or form["format_kwargs"]:  # a function or a type of the user's, which numpy's replaces
         return None
     chosen = data.column_names if form["output_all_columns"] else form["columns"]
-    columns = dict(data.with_format("numpy", columns=chosen)[:])
+    try:
+        columns = dict(data.with_format("numpy", columns=chosen)[:])
+    except Exception:  # for instance where the first example of a column is None
+        return None
     # Ragged columns are read one by one, to name an example.
     return None if any(np.asarray(column).dtype == object for column in columns.values()) else columns
 
@@ -143,9 +148,9 @@ def _split(batch: Any, where: str) -> tuple[Inputs[Any], Any]:
 
 def _arrays(batch: Any, where: str) -> ExampleArrays:
     inputs, labels = _split(batch, where)
-    named = name_inputs("input", map_inputs(lambda value: _array(value, f"{where}, input"), inputs))
+    named = {key: as_array(value, f"{where}, {key}", True) for key, value in name_inputs("input", inputs).items()}
     arrays = {key: _cast(value, _type(key, value, where)) for key, value in named.items()}
-    labels = _array(labels, f"{where}, labels")
+    labels = as_array(labels, f"{where}, labels", True)
     return ExampleArrays(find_inputs("input", arrays), _cast(labels, _type("label", labels, where)))
 
 
@@ -166,6 +171,9 @@ def _put(values: NDArray[Any], index: int, value: NDArray[Any], key: str, where:
             "a function that pads them in data.collate"
         )
     if _type(key, value, where) != values.dtype:
+        for array, place in ((value, where), (values[0], f"{where.rpartition(' ')[0]} 0")):
+            if array.dtype.kind == "f" and np.isnan(array).any():
+                raise OffbeatError(f"{place}, {key}: has NaN: remove the example, or replace the value")
         raise OffbeatError(f"{where}: the {key} is {value.dtype}, not {values.dtype} like that of example 0")
     values[index] = _cast(value, values.dtype)
 
@@ -175,17 +183,23 @@ def _cast(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
         return values.astype(dtype, copy=False)
 
 
-def _array(value: Any, where: str) -> NDArray[Any]:
+def as_array(value: Any, where: str, is_batch: bool = False) -> NDArray[Any]:
+    """Return a user's value as an array; ``OffbeatError`` if that fails or values are missing.
+
+    In a batch, the first dimension is the examples'.
+    """
     try:
         if isinstance(value, Tensor):
             value = value.detach().cpu()
             # numpy has no bfloat16.
             return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
-        return np.asarray(value)
+        array = np.asanyarray(value)  # not asarray, which takes masked values as they are
     except (TypeError, ValueError, RuntimeError) as error:
         raise OffbeatError(
             f"{where}: {describe(value)} is not an array: give a tensor, a numpy array or a number"
         ) from error
+    refuse_missing(array, where, is_batch=is_batch)
+    return np.asarray(array)
 
 
 def _type(key: str, values: NDArray[Any], where: str) -> np.dtype[Any]:

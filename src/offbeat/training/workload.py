@@ -1,9 +1,10 @@
 """The workload of a run: model, objective, every client's examples."""
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -147,3 +148,11 @@ class Workload:
             seed=seed,
             accelerator=self.accelerator,
         )
+
+
+def as_tensor(array: NDArray[Any]) -> Tensor:
+    """Return an array as a tensor in the same memory."""
+    with warnings.catch_warnings():
+        # A file larger than the memory can only be mapped read-only; models and losses get copies.
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+        return torch.from_numpy(array)

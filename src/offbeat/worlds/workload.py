@@ -1,14 +1,12 @@
 """Data, model, loss and metrics of a run, made from their sections."""
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import DataSection, metric_name
@@ -31,7 +29,7 @@ from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import LOSSES, METRICS, Objective
-from offbeat.training.workload import Examples, Workload
+from offbeat.training.workload import Examples, Workload, as_tensor
 from offbeat.worlds.global_randomness import fixed_randomness
 from offbeat_client.tables.validation_errors import error_prefix
 
@@ -126,11 +124,3 @@ def build_objective(loss: str, metrics: Sequence[str]) -> Objective:
 def _import(key: str, text: str) -> Callable[..., Any]:
     with error_prefix(key):
         return load_callable(text)
-
-
-def as_tensor(array: NDArray[Any]) -> Tensor:
-    """Return an array as a tensor in the same memory."""
-    with warnings.catch_warnings():
-        # A file larger than the memory can only be mapped read-only; models and losses get copies.
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
-        return torch.from_numpy(array)

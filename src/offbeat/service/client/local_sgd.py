@@ -8,16 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from offbeat.data.user_examples import read_examples
+from offbeat.data.user_examples import as_array, read_examples
 from offbeat.errors import OffbeatError, did_you_mean
-from offbeat.inputs import map_inputs, name_inputs
+from offbeat.inputs import find_inputs, name_inputs
 from offbeat.training.accelerator import Accelerator, choose_device
 from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel, refuse_running_statistics
 from offbeat.training.objectives import LOSSES, METRICS, Loss, Metrics, Objective
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job, Result
-from offbeat.training.workload import Examples, Workload
+from offbeat.training.workload import Examples, Workload, as_tensor
 from offbeat_client.visit import Evaluate, Fitted, Visit
 
 _BATCH_NORM = 'make it with track_running_stats=False, as the server does with model.batch_norm = "local"'
@@ -143,29 +143,43 @@ class LocalSGD:
 def _examples(data: Any, name: str) -> Examples:
     """Return the examples of a data set, or of a pair of inputs and labels."""
     inputs, labels = data if isinstance(data, tuple) and len(data) == 2 else read_examples(data, name)
-    inputs = map_inputs(_input, dict(inputs) if isinstance(inputs, Mapping) else inputs)
-    for part_name, part in name_inputs("inputs", inputs).items():
-        if not 1 <= len(part) == len(labels):
+    inputs = dict(inputs) if isinstance(inputs, Mapping) else inputs
+    tensors = {key: _input(_tensor(part, f"{name}, {key}")) for key, part in name_inputs("inputs", inputs).items()}
+    targets = _labels(_tensor(labels, f"{name}, labels"))
+    for key, part in tensors.items():
+        if not 1 <= len(part) == len(targets):
             raise OffbeatError(
-                f"a client needs examples, a label for each: got {len(part)} {part_name}, {len(labels)} labels"
+                f"a client needs examples, a label for each: got {len(part)} {key}, {len(targets)} labels"
             )
-    return Examples(inputs, _labels(labels))
+    for key, part in {**tensors, "labels": targets}.items():
+        if part.is_floating_point() and not part.isfinite().all():
+            example = int((~part.isfinite()).nonzero()[0, 0])
+            raise OffbeatError(f"{name}: NaN or infinity in the {key} of example {example}: remove or correct it")
+    return Examples(find_inputs("inputs", tensors), targets)
 
 
-def _input(values: Any) -> Tensor:
+def _tensor(values: Any, where: str) -> Tensor:
+    if isinstance(values, Tensor):
+        return values
+    array = as_array(values, where, is_batch=True)
+    try:
+        return as_tensor(np.ascontiguousarray(array))
+    except TypeError as error:
+        raise OffbeatError(f"{where}: is an array of {array.dtype}: make it numbers") from error
+
+
+def _input(tensor: Tensor) -> Tensor:
     """Return inputs in the types of ``read_examples``.
 
     Those that it refuses, such as images of uint8, stay as they are: the model may cast them.
     """
-    tensor = torch.as_tensor(values)
     if tensor.is_floating_point():
         return tensor.float()
     return tensor.long() if tensor.dtype == torch.int32 else tensor
 
 
-def _labels(values: Any) -> Tensor:
+def _labels(tensor: Tensor) -> Tensor:
     """Return labels in the types of ``read_examples``, except bool and complex ones."""
-    tensor = torch.as_tensor(values)
     if tensor.is_floating_point():
         return tensor.float()
     return tensor if tensor.dtype == torch.bool or tensor.is_complex() else tensor.long()

@@ -11,9 +11,10 @@ from offbeat.algorithms import LocalPlan
 from offbeat.errors import OffbeatError
 from offbeat.training.accelerator import Accelerator
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.distributed.ray_actor import RayJob, TrainingActor, as_tensor, pack_workload, versions
+from offbeat.training.trainers.distributed.ray_actor import RayJob, TrainingActor, pack_workload, versions
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
+from offbeat.training.workload import as_tensor
 from tests.training.conftest import SHARD_SIZES, data_of
 from tests.training.trainers.conftest import linear
 from tests.workloads import workload_of

@@ -3,7 +3,6 @@
 import copy
 import platform
 import traceback
-import warnings
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from offbeat.training.trainers.distributed.packed_code import pack_code, refuse_
 from offbeat.training.trainers.graph_loop import GraphLoopTrainer
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
-from offbeat.training.workload import Examples, Workload
+from offbeat.training.workload import Examples, Workload, as_tensor
 
 Vector = NDArray[np.float32]
 """Vectors travel as arrays, which Ray keeps in memory that processes share."""
@@ -113,13 +112,6 @@ class TrainingActor:
             return OffbeatError(str(error))
         except Exception:
             return traceback.format_exc()
-
-
-def as_tensor(array: NDArray[Any]) -> Tensor:
-    """Return a tensor in the memory of an array, which may be read-only."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
-        return torch.from_numpy(array)
 
 
 def _unpack(packed: PackedWorkload) -> Workload:
