@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from offbeat_client.errors import OffbeatError
 from offbeat_client.local_plan import Compression, LocalPlan, Optimizer, Payload
+from offbeat_client.name_check import Name
 from offbeat_client.number_checks import LARGEST_COUNT, LARGEST_FLOAT32
 from offbeat_client.sending import check_sending
 from offbeat_client.visit import Visit
@@ -43,7 +44,7 @@ class Answer(BaseModel):
 class Enrolment(Request):
     """A client's request to take part."""
 
-    name: Annotated[str, Field(max_length=100)] = ""
+    name: Name = ""
     token: Annotated[str, Field(max_length=100)] | None = None
     examples: Examples | None = None
 

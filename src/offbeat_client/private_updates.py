@@ -214,4 +214,5 @@ def private_updates(folder: Path, terms: Path | None, key: Path | None, outbox: 
             f"there is no key {key}: make one with offbeat privacy key --folder {folder}, and give the text that it "
             "prints to the helper's operator"
         )
+    _log.info("fingerprint of helper and terms: %s; compare it with the helper's operator", verified.fingerprint)
     return PrivateUpdates(verified, signing_key(key), folder, outbox)

@@ -52,7 +52,7 @@ def test_clients_are_renamed_and_revoked_by_name_or_number(offbeat: Command, tmp
             code, _, error = offbeat("clients", "revoke", str(folder), which)
             assert (code, error.count("\n")) == (2, 1)
             assert problem is None or problem in error
-        assert "no control characters" in offbeat("clients", "rename", str(folder), "1", "a\nb")[2]
+        assert "visible characters only" in offbeat("clients", "rename", str(folder), "1", "a\nb")[2]
         assert offbeat("clients", "revoke", str(folder), "病院")[:2] == (0, "client-0: revoked\n")
         assert offbeat("clients", "revoke", str(folder), "4")[:2] == (0, "client-4: revoked\n")
         listed = json.loads(offbeat("clients", str(folder), "--json")[1])

@@ -1,11 +1,14 @@
 """Files and options of clients with terms; ``test_private_run.py`` has the rest."""
 
 import json
+import re
+from dataclasses import replace
 
 import pytest
 
 from offbeat_client.client_folder.outbox import Outbox
 from offbeat_client.errors import OffbeatError
+from offbeat_client.privacy.terms import verify
 from offbeat_client.private_updates import private_updates
 from tests.offbeat_client.helper_facts import private_folder
 
@@ -28,6 +31,16 @@ def refused(folder, *options):
 
 def test_a_client_without_terms_makes_no_shares(folder):
     assert made(folder, None) is None
+
+
+def test_a_client_logs_the_fingerprint_to_compare(folder, caplog):
+    with caplog.at_level("INFO", "offbeat_client"):
+        made(folder)
+    terms = verify(folder.with_name("terms.json").read_bytes()).terms
+    groups = re.fullmatch(r"fingerprint of helper and terms: ((?:[0-9a-f]{4} ?){8}); compare .*", caplog.messages[0])
+    assert groups is not None
+    assert bytes.fromhex(groups[1]) == terms.digest[:16]
+    assert replace(terms, helper_key=bytes(32)).fingerprint != terms.fingerprint
 
 
 def test_a_key_may_be_elsewhere(folder):

@@ -1,6 +1,5 @@
 """The admin's JSON bodies, and clients' messages for the coordinator's records."""
 
-import unicodedata
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
@@ -11,21 +10,17 @@ from offbeat.service.client_evaluation.evaluation_round import RoundSummary
 from offbeat.service.engine.privacy_status import PrivacyStatus
 from offbeat.service.tally.listed_client import ListedClient
 from offbeat_client.messages import Answer, PlanMessage, PrivacyMessage, ReceiptMessage, Request, VisitMessage
+from offbeat_client.name_check import Name
 from offbeat_client.number_checks import LARGEST_COUNT
 
-_NOT_IN_NAMES = ("Cc", "Cs", "Zl", "Zp")  # categories: control characters, surrogates, ends of lines
-_TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # they reorder the text around them
 
-
-def _check_name(name: str) -> str:
+def _check_not_blank(name: str) -> str:
     if not name.strip():
         raise ValueError("a name has at least one character that is not a space")
-    if any(unicodedata.category(character) in _NOT_IN_NAMES or character in _TURNS for character in name):
-        raise ValueError("a name has no control characters")
     return name
 
 
-SiteName = Annotated[str, Field(max_length=100), AfterValidator(_check_name)]
+SiteName = Annotated[Name, AfterValidator(_check_not_blank)]
 """A client's name that an admin chooses; clients may choose others when they enrol."""
 
 
@@ -34,14 +29,14 @@ class NewEnrolmentToken(Request):
 
     uses: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
     expires_seconds: Annotated[float, Field(gt=0, le=1e10)] | None = None
-    name: Annotated[str, Field(max_length=100)] = ""
+    name: Name = ""
 
 
 class NewAdminToken(Request):
     """The limits of a new admin token; null for no limit."""
 
     expires_seconds: Annotated[float, Field(gt=0, le=1e10)] | None = None
-    name: Annotated[str, Field(max_length=100)] = ""
+    name: Name = ""
 
 
 class MadeToken(Answer):

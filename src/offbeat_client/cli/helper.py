@@ -58,6 +58,7 @@ def enrol(file: Path, folder: Path, hosts: Sequence[str]) -> None:
     files = HelperFolder(folder)
     click.echo(f"Run {enrolled.terms.run.hex()}: {enrolled.clients} clients")
     click.echo(f"For server and clients: {files.terms}")
+    click.echo(f"Fingerprint, which each client compares: {enrolled.terms.fingerprint}")
     click.echo(f"For the server: {files.tls / 'ca.pem'} (SHA-256 {fingerprint(files.tls / 'ca.pem')})")
     click.echo(f"For the server, not shown again: {enrolled.token}")
 
@@ -92,6 +93,7 @@ def status(folder: Path) -> None:
 
     now = read_status(folder)
     click.echo(f"run: {now.run}, {now.clients} clients")
+    click.echo(f"fingerprint: {now.fingerprint}")
     click.echo(f"batches: {now.batches}{', stopped: this folder is an old copy' if now.is_stopped else ''}")
     click.echo(f"participations by client: {_spread(now.participations)}")
     click.echo(f"epsilon by client: {_spread(now.epsilon)} (delta {now.delta:g})")

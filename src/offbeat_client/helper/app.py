@@ -77,7 +77,7 @@ def _authenticate(request: Request, helper: Helper, connections: Connections) ->
             "this is not the token that the last enrolment printed: write that one into the server's "
             "service.helper_token_file and restart the server",
         )
-    connections.trust(peer_of(request.scope))
+    connections.trust(peer_of(request.scope), token)
 
 
 async def _body(request: Request, largest: int) -> bytes:

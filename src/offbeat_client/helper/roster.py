@@ -12,6 +12,7 @@ from offbeat_client.differential_privacy.correlated_noise import noise_factor
 from offbeat_client.files import write_durably
 from offbeat_client.helper.folder import HelperFolder
 from offbeat_client.helper.store import Run, Store
+from offbeat_client.name_check import Name
 from offbeat_client.privacy.keystream import KEY_BYTES
 from offbeat_client.privacy.signing_key import public_bytes, signing_key
 from offbeat_client.privacy.terms import MaskedPayload, Mechanism, Terms, sign
@@ -24,7 +25,6 @@ TOKEN_PREFIX = "obh_"
 """How the token begins with which a server asks a helper."""
 
 _RUN_BYTES = 16
-_LONGEST_NAME = 100
 
 
 def _client_key(text: str) -> str:
@@ -75,9 +75,7 @@ class Roster(Section):
     """A roster's file."""
 
     terms: TermsSection
-    clients: dict[
-        Annotated[str, Field(min_length=1, max_length=_LONGEST_NAME)], Annotated[str, AfterValidator(_client_key)]
-    ]
+    clients: dict[Annotated[Name, Field(min_length=1)], Annotated[str, AfterValidator(_client_key)]]
     """The clients' public keys, by name."""
 
     @model_validator(mode="after")

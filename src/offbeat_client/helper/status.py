@@ -21,6 +21,7 @@ class HelperStatus:
     """
 
     run: str
+    fingerprint: str
     clients: int
     batches: int
     is_stopped: bool
@@ -51,6 +52,7 @@ def status(folder: Path) -> HelperStatus:
     most, usual = spread(lambda history: history.participations)
     return HelperStatus(
         run=run.signed_terms.terms.run.hex(),
+        fingerprint=run.signed_terms.terms.fingerprint,
         clients=len(histories),
         batches=len(opened.batches),
         is_stopped=opened.is_stopped,

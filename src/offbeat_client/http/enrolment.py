@@ -10,9 +10,9 @@ from offbeat_client.errors import OffbeatError
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.retry import Backoff
 from offbeat_client.messages import Answer, Declaration, Enrolled, Enrolment, NewToken
+from offbeat_client.name_check import LARGEST_NAME, check_name
 
 _FIRST_ATTEMPTS = 6
-_MAX_NAME = 100
 
 _log = logging.getLogger(__name__)
 
@@ -28,8 +28,8 @@ def identify(connection: Connection, folder: ClientFolder, enrolment_token: str 
             raise OffbeatError(f"no client has enrolled in {folder.path}: give an enrolment token with --token-file")
         if not re.fullmatch("[!-~]+", enrolment_token):
             raise OffbeatError("the enrolment token is empty or has characters that no token has: copy it again")
-        if name is not None and len(name) > _MAX_NAME:
-            raise OffbeatError(f"the client's name has {len(name)} characters; it may have at most {_MAX_NAME}")
+        if name is not None:
+            _check_name(name)
         connection.token = enrolment_token
         request = Enrolment(token=folder.first_token(), name=name or "")
         backoff = _first_contact(connection.backoff)
@@ -38,6 +38,15 @@ def identify(connection: Connection, folder: ClientFolder, enrolment_token: str 
         _log.info("enrolled as client %d", enrolled.client)
     connection.token = identity.token
     return identity
+
+
+def _check_name(name: str) -> None:
+    if len(name) > LARGEST_NAME:
+        raise OffbeatError(f"the client's name has {len(name)} characters; it may have at most {LARGEST_NAME}")
+    try:
+        check_name(name)
+    except ValueError as error:
+        raise OffbeatError(f"the client's name cannot be used: {error}") from None
 
 
 def renew(connection: Connection, folder: ClientFolder, identity: Identity) -> Identity:

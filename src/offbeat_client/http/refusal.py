@@ -9,6 +9,7 @@ from offbeat_client.errors import OffbeatError
 from offbeat_client.messages import Problem
 
 _LONGEST_WAIT = 3600.0  # a proxy may ask for any time
+_MOST_CHARACTERS = 1000
 
 
 class UnreachableError(OffbeatError):
@@ -38,13 +39,22 @@ class ServiceError(OffbeatError):
         return self.status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS) or self.status >= 500
 
 
+def one_line(text: str) -> str:
+    """Return the first line of a text from the network, for a terminal.
+
+    It has at most 1,000 characters; a ? stands for one that could change the text around it.
+    """
+    first = text.split("\n", 1)[0][:_MOST_CHARACTERS]
+    return "".join(character if character.isprintable() else "?" for character in first)
+
+
 def read_refusal(request: str, response: httpx.Response) -> ServiceError:
     """Return the error for a refusal; ``request`` begins its message."""
     try:
         problem = Problem.model_validate_json(response.content)
     except ValidationError:  # a proxy's
         problem = Problem()
-    detail = (problem.detail or response.reason_phrase).split("\n", 1)[0]
+    detail = one_line(problem.detail) or response.reason_phrase
     try:
         retry_after = min(max(0.0, float(response.headers["Retry-After"])), _LONGEST_WAIT)
     except (KeyError, ValueError):  # it may also be a date, which proxies send

@@ -15,6 +15,9 @@ from offbeat_client.errors import OffbeatError
 from offbeat_client.files import write_durably
 
 _PREFIX = "obk_"
+_PRIME = 2**255 - 19
+_ORDER_8 = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826  # y of two of the points of order 8
+_SMALL_ORDERS = frozenset({0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8})
 
 
 def signing_key(path: Path) -> Ed25519PrivateKey:
@@ -55,7 +58,19 @@ def public_bytes(text: str) -> bytes:
     # Some texts differ in unused bits alone: a key has one text only.
     if len(key) != 32 or _text(key) != text:
         raise ValueError(f"a client's key is {_PREFIX!r} and 43 letters, digits, - or _, got {text[:60]!r}")
+    if not _is_secret(key):
+        raise ValueError(f"anybody can sign for the key {text}: make one with offbeat privacy key")
     return key
+
+
+def _is_secret(key: bytes) -> bool:
+    """Return whether signatures of an Ed25519 key need its private half.
+
+    They do not for points of the orders 1, 2, 4 and 8, which the y coordinates tell. A y that is not reduced would be
+    another text of a point (RFC 8032, section 5.1.3).
+    """
+    y = int.from_bytes(key, "little") & ((1 << 255) - 1)
+    return y < _PRIME and y not in _SMALL_ORDERS
 
 
 def _text(key: bytes) -> str:

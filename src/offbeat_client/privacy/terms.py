@@ -159,6 +159,11 @@ class Terms:
         """SHA-256 of the canonical JSON, 32 bytes."""
         return hashlib.sha256(self.to_bytes()).digest()
 
+    @property
+    def fingerprint(self) -> str:
+        """128 bits of the digest, which covers the helper's key, for people to compare."""
+        return self.digest[:16].hex(" ", 2)
+
 
 def largest_number(bits: int) -> int:
     """Return the largest absolute value of a quantised number, 2^(bits − 1) − 1."""

@@ -11,11 +11,12 @@ import os
 import socket
 import stat
 import time
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Generator, Hashable
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -26,6 +27,10 @@ _SECONDS_IF_CROWDED = 0.05
 _MAX_SHARE = 0.02  # of the time
 _MAX_SHARE_IF_CROWDED = 0.1
 _DESCRIPTORS = next((path for path in (Path("/proc/self/fd"), Path("/dev/fd")) if path.is_dir()), None)
+
+_LEAST_PER_TOKEN = 8
+
+Key = TypeVar("Key", bound=Hashable)
 
 Peer = tuple[str, int]
 """A client's end of a connection: address and port."""
@@ -47,7 +52,8 @@ class Connections:
     """Counts the connections of each address, and shuts down the excess ones.
 
     They are chosen in this order: those without a request with a valid token so far, the oldest first; those that have
-    been idle, the longest first; those with a request under way, the newest first. ``port`` is the server's.
+    been idle, the longest first; those with a request under way, the newest first. Of each token only the last
+    ``max_per_token`` connections count as such with one. ``port`` is the server's.
     """
 
     def __init__(self, port: int, max_per_address: int) -> None:
@@ -55,7 +61,12 @@ class Connections:
         self.max_per_address = max_per_address
         self._open: dict[_Socket, _Open] = {}
         self._requests: dict[Peer, int] = {}  # under way
-        self._last: dict[Peer, float] = {}  # when a request with a valid token came
+        self._last: dict[Peer, tuple[float, str]] = {}  # when a request with a valid token came, and the token
+
+    @property
+    def max_per_token(self) -> int:
+        """The most connections that one token keeps, and the most requests at once."""
+        return max(self.max_per_address // 4, _LEAST_PER_TOKEN)
 
     async def keep_watch(self) -> None:
         """Shut down excess connections again and again; never returns."""
@@ -68,18 +79,13 @@ class Connections:
     @contextmanager
     def request(self, peer: Peer) -> Generator[None]:
         """Record that a request is under way within the context."""
-        self._requests[peer] = self._requests.get(peer, 0) + 1
-        try:
+        with counted(self._requests, peer):
             yield
-        finally:
-            self._requests[peer] -= 1
-            if not self._requests[peer]:
-                del self._requests[peer]
 
-    def trust(self, peer: Peer) -> None:
+    def trust(self, peer: Peer, token: str) -> None:
         """Record that a request over this connection had a valid token."""
         if _DESCRIPTORS is not None:
-            self._last[peer] = time.monotonic()
+            self._last[peer] = time.monotonic(), token
 
     def shut_down_excess(self) -> int:
         """Shut down the excess connections; return their number."""
@@ -101,16 +107,27 @@ class Connections:
             excess = len(connections) - self.max_per_address
             if excess <= 0:
                 continue
-            connections.sort(key=lambda connection: self._worth(connection[1]))
+            trusted = self._trusted()
+            connections.sort(key=lambda connection: self._worth(connection[1], trusted))
             for place, found in connections[:excess]:
                 found.is_shut = True
                 closed += _shut_down(place)
             event("connections_closed", logging.WARNING, address=address, number=excess)
         return closed
 
-    def _worth(self, connection: _Open) -> tuple[bool, float, float]:
+    def _trusted(self) -> dict[Peer, float]:
+        """Return when connections last had a valid token, for each token's last ones."""
+        trusted: dict[Peer, float] = {}
+        numbers: Counter[str] = Counter()
+        for peer, (last, token) in sorted(self._last.items(), key=lambda item: -item[1][0]):
+            numbers[token] += 1
+            if numbers[token] <= self.max_per_token:
+                trusted[peer] = last
+        return trusted
+
+    def _worth(self, connection: _Open, trusted: dict[Peer, float]) -> tuple[bool, float, float]:
         is_busy = connection.peer in self._requests
-        last = self._last.get(connection.peer, -1.0)  # −1: never
+        last = trusted.get(connection.peer, -1.0)  # −1: never
         return is_busy, -connection.since if is_busy else last, connection.since
 
     def _look(self, names: list[str]) -> None:
@@ -136,6 +153,18 @@ class Connections:
             if found.family not in (socket.AF_INET, socket.AF_INET6) or found.getsockname()[1] != self._port:
                 return None
             return found.getpeername()[:2]
+
+
+@contextmanager
+def counted(numbers: dict[Key, int], key: Key) -> Generator[None]:
+    """Count one more of a key within the context."""
+    numbers[key] = numbers.get(key, 0) + 1
+    try:
+        yield
+    finally:
+        numbers[key] -= 1
+        if not numbers[key]:
+            del numbers[key]
 
 
 class CountedRequests:

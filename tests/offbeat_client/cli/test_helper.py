@@ -4,6 +4,7 @@ from contextlib import closing
 import pytest
 
 from offbeat_client.helper.helper import Helper
+from offbeat_client.privacy.terms import verify
 from tests.offbeat_client.helper.conftest import KEYS, TERMS, records_for
 from tests.offbeat_client.helper.test_roster import CLIENTS
 
@@ -23,11 +24,15 @@ def test_enrol_prints_the_token_once_and_status_the_cost(offbeat, roster, tmp_pa
     assert (code, errors) == (0, "")
     assert f": {len(KEYS)} clients\n" in output
     assert f"For server and clients: {folder / 'terms.json'}\n" in output
+    fingerprint = verify((folder / "terms.json").read_bytes()).terms.digest[:16].hex()
+    (line,) = [line for line in output.splitlines() if line.startswith("Fingerprint, which each client compares: ")]
+    assert line.rpartition(": ")[2].replace(" ", "") == fingerprint
     assert output.splitlines()[-1].startswith("For the server, not shown again: obh_")
     with closing(Helper(folder)) as helper:
         helper.open(1, records_for(helper, {0: 1, 1: 1, 2: 1}))
     code, output, _ = offbeat("helper", "status", "--folder", str(folder))
     assert code == 0
+    assert f"fingerprint: {line.rpartition(': ')[2]}\n" in output
     assert "batches: 1\n" in output
     assert "participations by client: largest 1, median 0\n" in output
     assert re.search(r"^epsilon by client: largest [\d.]+, median 0 \(delta 1e-05\)$", output, re.MULTILINE)

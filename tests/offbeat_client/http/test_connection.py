@@ -1,4 +1,5 @@
 import gzip
+import json
 import socket
 import time
 
@@ -108,3 +109,10 @@ def test_a_refusal_is_read_up_to_a_limit(server, connection, size, reason):
     server.raw["/v1/checkin"] = (404, {}, rb'{"detail": "no\n'.ljust(size - 2, b".") + b'"}')
     with pytest.raises(ServiceError, match=rf"^POST /v1/checkin: {reason} \(404\)$"):
         connection.ask("POST", "/v1/checkin", CheckedIn)
+
+
+def test_a_refusal_changes_no_terminal(server, connection):
+    server.raw["/v1/checkin"] = (404, {}, json.dumps({"detail": "no\x1b[2J\u202e" + 2000 * "x" + "\nmore"}).encode())
+    with pytest.raises(ServiceError) as caught:
+        connection.ask("POST", "/v1/checkin", CheckedIn)
+    assert caught.value.detail == "no?[2J?".ljust(1000, "x")

@@ -65,13 +65,13 @@ def test_strangers_are_closed_first_then_idle_connections_then_the_newest_reques
     _stranger, idle, recent, busy, _newest = opened
     peers = [connection.getsockname() for connection in opened]
     for peer in peers[1:3]:
-        connections.trust(peer)
+        connections.trust(peer, "obc_1")
     with connections.request(peers[3]):
         assert connections.shut_down_excess() == 0
         opened.append(listener.connect()[0])
         connections.shut_down_excess()
         connections.max_per_address = 4
-        connections.trust(opened[-1].getsockname())
+        connections.trust(opened[-1].getsockname(), "obc_2")
         connections.shut_down_excess()
         assert [is_open(connection) for connection in opened] == [False, True, True, True, False, True]
         for most, gone in ((3, idle), (2, recent), (1, opened[-1])):
@@ -81,10 +81,21 @@ def test_strangers_are_closed_first_then_idle_connections_then_the_newest_reques
         assert is_open(busy)
 
 
+def test_one_token_keeps_the_last_of_its_connections(listener):
+    connections = Connections(listener.port, 10)
+    opened = [listener.connect()[0] for _ in range(13)]
+    for connection in opened[:-1]:
+        connections.trust(connection.getsockname(), "obc_1")
+    assert connections.max_per_token == 8
+    assert connections.shut_down_excess() == 3
+    # The newcomer, without a token, is newer than the others that do not count as such with one.
+    assert [is_open(connection) for connection in opened] == [False] * 3 + [True] * 10
+
+
 def test_connections_that_have_closed_are_forgotten():
     connections = Connections(1, 1000)
     for port in range(1, 2500):
-        connections.trust(("127.0.0.2", port))
+        connections.trust(("127.0.0.2", port), "obc_1")
     assert connections.shut_down_excess() == 0
     assert len(connections._last) == 0
 

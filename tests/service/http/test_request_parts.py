@@ -35,9 +35,9 @@ def test_only_an_enrolment_token_may_have_ended_and_a_valid_one_makes_the_connec
         def check_any(self, token, *, may_have_ended):
             seen.append((token, may_have_ended))
 
-        def trust(self, peer):
-            seen.append(peer)
+        def trust(self, peer, token):
+            seen.append((peer, token))
 
     parts = Parts()
     authenticate(parts, parts, scope("Bearer x", path))
-    assert seen == [("x", may_have_ended), ("10.0.0.1", 999)]
+    assert seen == [("x", may_have_ended), (("10.0.0.1", 999), "x")]

@@ -1,5 +1,6 @@
 """Copies of a server's folder that are made while the server runs."""
 
+import os
 import shutil
 import stat
 import threading
@@ -55,6 +56,28 @@ def test_a_server_continues_from_a_copy_that_was_made_while_it_ran(tmp_path):
             peer = server.peer(peers[0].token)
             visit = peer.check_in()
             assert visit is None or peer.send(visit, ONES)["counted"]
+
+
+@pytest.mark.parametrize("umask", [0o022, 0])
+def test_only_the_owner_may_read_a_copy_in_a_folder_that_anybody_may_read(tmp_path, umask):
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    copy.chmod(0o755)
+    with running(tmp_path / "one", plain) as server:
+        (tmp_path / "one" / "evaluations.jsonl").write_text("{}\n")
+        (tmp_path / "one" / "tls").mkdir()
+        (tmp_path / "one" / "tls" / "key.pem").write_text("key")
+        peer = server.enrol(name="ward 3")
+        peer.send(peer.check_in(), ONES)
+        before = os.umask(umask)
+        try:
+            back_up(tmp_path / "one", copy)
+        finally:
+            os.umask(before)
+    found = {path.relative_to(copy).as_posix(): stat.S_IMODE(path.stat().st_mode) for path in copy.rglob("*")}
+    assert {"offbeat.sqlite", "admin-token", "tls/key.pem", "evaluations.jsonl", "models/0.safetensors"} <= found.keys()
+    assert {path: oct(mode) for path, mode in found.items() if mode & 0o077} == {}
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o755
 
 
 def test_other_folders_cannot_be_copied(tmp_path):

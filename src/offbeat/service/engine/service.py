@@ -129,7 +129,8 @@ class Service:
         shares = self.engine.shares
         if shares is None or shares.facts.problem is None or self.engine.run.is_finished:
             return None
-        return f"no new versions, since sums cannot be opened: {shares.facts.problem}"
+        # Strangers may ask, so the helper's address is left out.
+        return "no new versions, since the helper cannot open sums: see offbeat status"
 
     def _is_without_clients(self) -> bool:
         """Return whether no client may take part any more.

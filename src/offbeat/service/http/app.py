@@ -15,6 +15,7 @@ from offbeat.service.http.control_routes import add_control_routes
 from offbeat.service.http.error_answers import add_error_answers, refusal_answer
 from offbeat.service.http.live_routes import add_live_routes
 from offbeat.service.http.request_parts import PROBLEMS, authenticate
+from offbeat.service.http.token_limit import TokenLimit
 from offbeat.service.live.viewers import Viewers
 from offbeat_client.messages import PROTOCOL
 from offbeat_client.serving.connections import Connections, CountedRequests
@@ -38,6 +39,7 @@ def make_app(service: Service, connections: Connections, viewers: Viewers) -> Fa
         authenticate=partial(authenticate, service, connections),
         answer=partial(refusal_answer, service),
     )
+    app.add_middleware(TokenLimit, most=connections.max_per_token, answer=partial(refusal_answer, service))
     app.add_middleware(UnreadBody)
     app.add_middleware(RequestTimer, metrics=service.metrics)
     app.add_middleware(CountedRequests, connections=connections)

@@ -28,8 +28,9 @@ def authenticate(service: Service, connections: Connections, scope: Scope) -> No
 
     The route checks the token's kind.
     """
-    service.accounts.check_any(bearer_token(Request(scope)), may_have_ended=scope["path"] == "/v1/enrol")
-    connections.trust(peer_of(scope))
+    token = bearer_token(Request(scope))
+    service.accounts.check_any(token, may_have_ended=scope["path"] == "/v1/enrol")
+    connections.trust(peer_of(scope), token or "")
 
 
 def required_length(content_length: int | None) -> int:
@@ -40,8 +41,9 @@ def required_length(content_length: int | None) -> int:
 
 
 async def _client(request: Request) -> int:
-    client = request.app.state.service.client(bearer_token(request))
-    request.app.state.connections.trust(peer_of(request.scope))
+    token = bearer_token(request)
+    client = request.app.state.service.client(token)
+    request.app.state.connections.trust(peer_of(request.scope), token or "")
     return client
 
 

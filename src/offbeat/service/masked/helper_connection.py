@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from offbeat.errors import OffbeatError
 from offbeat.service.masked.helper_protocol import HelperRefusedError
 from offbeat_client.helper.chain import HEAD_HEADER, SIGNATURE_HEADER
-from offbeat_client.http.refusal import UnreachableError
+from offbeat_client.http.refusal import UnreachableError, one_line
 from offbeat_client.privacy.head import Head
 
 _CONNECT_SECONDS = 10.0
@@ -140,7 +140,7 @@ class HelperConnection:
             problem = _Problem.model_validate_json(_read(response, _LARGEST_PROBLEM))
         except ValidationError:  # a proxy's
             problem = _Problem()
-        detail = " ".join(problem.detail.split()) or response.reason_phrase
+        detail = one_line(" ".join(problem.detail.split())) or response.reason_phrase
         if response.is_server_error:
             return UnreachableError(f"{self.url} cannot serve now: {detail} ({response.status_code})")
         return HelperRefusedError(problem.kind, detail, bytes.fromhex(problem.client) if problem.client else None)

@@ -10,10 +10,13 @@ from offbeat.errors import OffbeatError
 from offbeat.service.store.numbered_files import numbers_of
 
 _MAX_ATTEMPTS = 20
+_BLOCK_BYTES = 2**20
 
 
 def back_up(folder: Path, target: Path) -> int:
     """Copy all that a server needs to continue; return the copy's last record number.
+
+    Only the owner may read the copy.
 
     The secret of its noise is left out: resumed later, the copy would add the same noise to other sums. The server may
     run. If one of its checkpoints deletes a file before it is copied, the copy begins again.
@@ -41,16 +44,17 @@ def back_up(folder: Path, target: Path) -> int:
 def _copy(folder: Path, target: Path) -> int:
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name in ("checkpoints", "models", "updates", "partial"):
-        (target / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+        (target / name).mkdir(mode=0o700, exist_ok=True)
     # First the checkpoint, then the log, which then holds all later records, then the files that these refer to.
     number = max(numbers_of(folder / "checkpoints"), default=None)
     if number is None:
         raise OffbeatError(f"{folder} does not hold a checkpoint yet: wait until the server has started")
     checkpoint = Path("checkpoints", f"{number}.safetensors")
-    shutil.copyfile(folder / checkpoint, target / checkpoint)
+    _copy_file(folder / checkpoint, target / checkpoint)
     # The log then holds all versions that were evaluated: evaluations are of versions whose records are on disk.
     with suppress(FileNotFoundError):
-        shutil.copyfile(folder / "evaluations.jsonl", target / "evaluations.jsonl")
+        _copy_file(folder / "evaluations.jsonl", target / "evaluations.jsonl")
+    (target / "offbeat.sqlite").touch(0o600, exist_ok=False)
     with (
         closing(sqlite3.connect(folder / "offbeat.sqlite")) as source,
         closing(sqlite3.connect(target / "offbeat.sqlite")) as copy,
@@ -61,10 +65,20 @@ def _copy(folder: Path, target: Path) -> int:
         last = copy.execute("SELECT max(number) FROM log").fetchone()[0] or 0
     files += [Path("models", f"{version}.safetensors") for version in read_values(target / checkpoint)["versions"]]
     for file in files:
-        shutil.copyfile(folder / file, target / file)
+        _copy_file(folder / file, target / file)
     for file in ("admin-token", "enrolment-token"):
         with suppress(FileNotFoundError):  # the next start makes another
-            shutil.copy(folder / file, target / file)  # with its permissions
-    with suppress(FileNotFoundError):
-        shutil.copytree(folder / "tls", target / "tls")
+            _copy_file(folder / file, target / file)
+    if (folder / "tls").is_dir():
+        (target / "tls").mkdir(0o700, exist_ok=True)
+        for path in (folder / "tls").iterdir():
+            _copy_file(path, target / "tls" / path.name)
     return last
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    """Copy a file; only the owner may read the copy."""
+    with source.open("rb") as file:
+        target.touch(0o600, exist_ok=False)
+        with target.open("wb") as copy:
+            shutil.copyfileobj(file, copy, _BLOCK_BYTES)

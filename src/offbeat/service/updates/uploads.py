@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.growing_file import GrowingFile
+from offbeat_client.serving.connections import counted
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ class Uploads:
         """
         if self._small.get(client, 0) >= _MAX_SMALL:
             raise _busy()
-        with _counted(self._small, client), self._within_budget(size):
+        with counted(self._small, client), self._within_budget(size):
             body = bytearray()
             async for piece in self._patiently(pieces, size):
                 body += piece
@@ -125,7 +126,7 @@ class Uploads:
     @contextmanager
     def undecided(self, client: int) -> Generator[None]:
         """Count a large body of the client as undecided within the context."""
-        with _counted(self._undecided, client):
+        with counted(self._undecided, client):
             yield
 
     async def _copy(self, file: GrowingFile, size: int, pieces: AsyncIterator[bytes]) -> None:
@@ -227,17 +228,6 @@ def clean_up(folder: Path, used: Collection[str]) -> None:
         elif re.fullmatch(r"\d+-\d+-\d+", path.name):
             # The body was complete, but its client has no receipt; so it need not be uploaded again.
             path.replace(folder / "partial" / path.name.rpartition("-")[0])
-
-
-@contextmanager
-def _counted(numbers: dict[int, int], client: int) -> Generator[None]:
-    numbers[client] = numbers.get(client, 0) + 1
-    try:
-        yield
-    finally:
-        numbers[client] -= 1
-        if not numbers[client]:
-            del numbers[client]
 
 
 async def _end_of(writing: "asyncio.Future[None]") -> None:
