@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 
 from offbeat.algorithms import MIFA, FedAvg, FedBuff, FedLaAvg, FedNova, Port
@@ -17,7 +18,7 @@ def asked(algorithm=None, length=1000, clients=100, **keys):
 
 def test_a_whole_number_is_worth_the_clip_norm_over_the_largest():
     made = asked(clip_norm=3.0, bits=8)
-    assert (made.largest, made.step) == (127, 3.0 / 127)
+    assert (made.grid.largest, made.grid.step) == (127, 3.0 / 127)
 
 
 def test_limits_become_the_coordinators():
@@ -40,37 +41,36 @@ def test_a_difference_takes_a_bit_more():
     keys = {"helper": "a", "min_clients": 2, "bits": 20}
     for algorithm, factor in ((FedAvg(cohort=9, weighting="uniform"), 1), (FedLaAvg(cohort=9, weighting="uniform"), 2)):
         made = asked(algorithm, **keys)
-        made.wrap(algorithm, None)
+        made.wrap(algorithm, None, SECRET)
         assert algorithm.buffer.bound == 10 * factor * (2**19 - 1)
     # 1,024 · 2 · (2¹⁹ − 1) is just below 2³⁰.
     for clients, fits in ((1024, True), (1025, False)):
         algorithm = MIFA(weighting="uniform")
         made = asked(algorithm, clients=clients, delta=1e-4, **keys)
         if fits:
-            made.wrap(algorithm, None)
+            made.wrap(algorithm, None, SECRET)
         else:
             with pytest.raises(ValueError, match="a sum of 1025 updates of 20 bits and its noise could overflow"):
-                made.wrap(algorithm, None)
+                made.wrap(algorithm, None, SECRET)
 
 
 @pytest.mark.parametrize("mechanism", ["independent", "banded"])
 def test_noise_is_made_for_the_largest_update_and_all_participations(mechanism):
     made = asked(**NOISY, min_separation=5, mechanism=mechanism, helper="a", min_clients=2, bits=6, length=50_000)
-    row = made.noise(SECRET).noise(1)  # a single row
+    row = made.noise(SECRET).noise(1, [bytes(32)])  # a single row
     bands = 5 if mechanism == "banded" else 1
-    rounding = 1.0 / 31 * math.sqrt(50_000)
-    expected = 2.0 * (1.0 + rounding) * sensitivity(4, 5, bands) / 2
+    expected = 2.0 * (31 + math.sqrt(50_000)) * sensitivity(4, 5, bands) / 2  # in steps
     assert row.std() == pytest.approx(expected, rel=0.02)
-    in_the_clear = asked(**NOISY, min_separation=5, mechanism=mechanism, length=50_000).noise(SECRET).noise(1)
-    assert in_the_clear.std() == pytest.approx(expected / (1.0 + rounding), rel=0.02)
+    in_the_clear = asked(**NOISY, min_separation=5, mechanism=mechanism, bits=6, length=50_000)
+    assert np.array_equal(in_the_clear.noise(SECRET).noise(1, [bytes(32)]), row)
 
 
 def test_a_sum_has_room_for_ten_deviations_of_noise():
     made = asked(**NOISY, helper="a", min_clients=2, length=100)
     algorithm = FedBuff()
-    made.wrap(algorithm, made.noise(SECRET))
-    noise = 2.0 * (1.0 + made.step * 10) / made.step
-    assert algorithm.buffer.bound == 11 * made.largest + math.ceil(10 * noise)
+    made.wrap(algorithm, made.noise(SECRET), SECRET)
+    largest = 2**19 - 1
+    assert algorithm.buffer.bound == 11 * largest + math.ceil(10 * 2.0 * (largest + 10))
 
 
 class OwnReceive(FedBuff):
@@ -105,7 +105,7 @@ def test_what_does_not_fit_is_refused(algorithm, keys, message):
 def test_partial_updates_do_not_go_with_masks():
     made = asked(helper="a", min_clients=2)
     with pytest.raises(ValueError, match="it asks for partial updates"):
-        made.wrap(Urgent(), None)
+        made.wrap(Urgent(), None, SECRET)
     with pytest.raises(ValueError, match="a divisor is 1 or FedNova's a"):
-        made.wrap(OwnDivisor(), None)
-    asked(FedNova(), helper="a", min_clients=2).wrap(FedNova(), None)
+        made.wrap(OwnDivisor(), None, SECRET)
+    asked(FedNova(), helper="a", min_clients=2).wrap(FedNova(), None, SECRET)

@@ -5,15 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from offbeat.algorithms.components import Promise, Vector
 from offbeat.algorithms.components.buffers.secret_sum import SecretSum
+from offbeat.algorithms.components.buffers.whole_numbers import Grid, WholeNumbers
 from offbeat.coordinator import Coordinator
 from offbeat_client.privacy.envelope import RECORD_BYTES
-from offbeat_client.privacy.fixed_point import quantise
-from offbeat_client.privacy.share import update_factor
 
 
 @dataclass(frozen=True)
@@ -23,17 +21,15 @@ class MaskedUpdates:
     Masks are left out here: a sum of masked vectors without the masks is the sum of the vectors, bit for bit.
 
     Attributes:
-        clip_norm: C.
-        step: The value of the whole number 1.
-        largest: The largest whole number.
+        grid: C and the step.
+        length: d.
         seed: The run's seed, of which the rounding is made. Real clients use the operating system's random numbers.
         open_sum: Maps the number of a sum and the sum, int32 ``(d,)``, to what the helper releases.
         sends_differences: Whether clients send differences to their last counted whole numbers, which they remember.
     """
 
-    clip_norm: float
-    step: float
-    largest: int
+    grid: Grid
+    length: int
     seed: int
     open_sum: Callable[[int, Tensor], Tensor]
     sends_differences: bool = False
@@ -47,7 +43,7 @@ class MaskedUpdates:
     def promise(self, work: Promise, client: int, visit: int, divisor: float, scale: float) -> Promise:
         """Return the promise of a client's upload, int32 ``(d,)``."""
         key = hashlib.sha256(f"rounding {self.seed} {client} {visit}".encode()).digest()
-        numbers = _WholeNumbers(work, self, divisor, scale, key)
+        numbers = WholeNumbers(work, self.length, self.grid, divisor, scale, key)
         if not self.sends_differences:
             return numbers
         # The sum with its last update is open, so that is resolved.
@@ -74,23 +70,6 @@ class MaskedUpdates:
         """Resume from saved memories."""
         self._counted.clear()
         self._counted.update((int(client), _Memory(numbers.clone())) for client, numbers in state.items())
-
-
-@dataclass(frozen=True)
-class _WholeNumbers:
-    """The promise of an update, divided, clipped, scaled and rounded."""
-
-    work: Promise
-    rules: MaskedUpdates
-    divisor: float
-    scale: float
-    key: bytes
-
-    def resolve(self) -> Tensor:
-        vector, rules = self.work.resolve(), self.rules
-        entries = vector.cpu().numpy()
-        factor = update_factor(entries, divisor=self.divisor, scale=self.scale, clip_norm=rules.clip_norm)
-        return torch.from_numpy(quantise(entries, rules.step, self.key, rules.largest, factor)).to(vector.device)
 
 
 class _Memory:

@@ -1,16 +1,15 @@
 """Private sums from ``[privacy]``: buffer, noise, limits on participation."""
 
+import hmac
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from functools import partial
 
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.algorithms.components.buffers.noisy_sum import noisy
 from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
 from offbeat.algorithms.components.buffers.secret import secret
+from offbeat.algorithms.components.buffers.whole_numbers import Grid
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.coordinator.participation import Participation
 from offbeat_client.differential_privacy.noise_rows import NoiseSource
@@ -41,14 +40,9 @@ class Protection:
     payload: MaskedPayload = "delta"
 
     @property
-    def largest(self) -> int:
-        """The largest whole number of an update."""
-        return largest_number(self.section.bits)
-
-    @property
-    def step(self) -> float:
-        """The value of the whole number 1."""
-        return self.section.clip_norm / self.largest
+    def grid(self) -> Grid:
+        """The whole numbers of updates and sums."""
+        return Grid(self.section.clip_norm, largest_number(self.section.bits))
 
     def participation(self) -> Participation:
         """Return the limits on clients' parts in sums."""
@@ -65,15 +59,19 @@ class Protection:
             secret_key,
             self.length,
             noise_multiplier=section.noise_multiplier,
-            clip_norm=section.clip_norm,
+            largest=self.grid.largest,
             participations=section.max_participations or 1,
             separation=section.min_separation,
             bands=section.bands,
-            step=self.step if section.helper else 0.0,
         )
 
-    def wrap(self, algorithm: Algorithm, noise: NoiseSource | None) -> None:
+    def wrap(self, algorithm: Algorithm, noise: NoiseSource | None, secret_key: bytes) -> None:
         """Put the masked or noisy sum around the algorithm's buffer, before its start.
+
+        Args:
+            algorithm: The algorithm.
+            noise: The noise of sums.
+            secret_key: 32 bytes, of which a server without a helper rounds updates.
 
         Raises:
             ValueError: The algorithm does not go with it.
@@ -81,21 +79,23 @@ class Protection:
         section = self.section
         algorithm.measures = False  # a client's speed may depend on its data
         if section.helper is None:
-            algorithm.wrap(noisy(clip_norm=section.clip_norm, noise=_tensors(noise), least=section.min_clients))
+            rounding_key = partial(_rounding_key, secret_key)
+            least = section.min_clients
+            algorithm.wrap(noisy(grid=self.grid, rounding_key=rounding_key, noise=noise, least=least))
             return
         if type(algorithm).urgent is not Algorithm.urgent:
             raise ValueError(f"[privacy] does not go with {algorithm.name}: it asks for partial updates")
         if algorithm.divisor(_ANY_PLAN) not in (1, normaliser(_ANY_PLAN)):
             raise ValueError(f"[privacy] does not go with {algorithm.name}: a divisor is 1 or FedNova's a")
         bound = self._bound(noise)
-        algorithm.wrap(secret(step=self.step, bound=bound, least=section.min_clients))
+        algorithm.wrap(secret(step=self.grid.step, bound=bound, least=section.min_clients))
 
     def _bound(self, noise: NoiseSource | None) -> int:
         """Return the largest absolute value of a true sum's entry.
 
         That is K updates and ten standard deviations of noise.
         """
-        deviation = 0.0 if noise is None else noise.deviation / self.step
+        deviation = 0.0 if noise is None else noise.deviation
         bound = self.places * largest_masked(self.section.bits, self.payload) + math.ceil(NOISE_TAIL * deviation)
         if bound > LARGEST_SUM:
             raise ValueError(
@@ -149,5 +149,9 @@ def protection(
     return Protection(section, places, clients, length, payload)
 
 
-def _tensors(noise: NoiseSource | None) -> Callable[[int], Tensor] | None:
-    return None if noise is None else lambda number: torch.from_numpy(noise.noise(number)).float()
+def _rounding_key(secret_key: bytes, client: int, start_version: int) -> bytes:
+    """Return the key for rounding a client's update.
+
+    It depends on nothing that clients send. A client's counted updates start from different versions.
+    """
+    return hmac.digest(secret_key, f"rounding {client} {start_version}".encode(), "sha256")

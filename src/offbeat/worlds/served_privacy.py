@@ -39,7 +39,7 @@ def protect(file: ServerFile, algorithm: Algorithm, length: int) -> Participatio
     else:
         _check_terms(_signed_terms(file), asked, str(file.service.helper_terms))
         secret = bytes(32)  # the helper's noise is only measured here, not made
-    asked.wrap(algorithm, asked.noise(secret))
+    asked.wrap(algorithm, asked.noise(secret), secret)
     return asked.participation()
 
 

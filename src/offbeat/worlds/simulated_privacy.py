@@ -4,7 +4,6 @@ import hashlib
 import math
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,7 +29,8 @@ def protect(
 ) -> tuple[Participation, MaskedUpdates | None]:
     """Put the section's wrapper around an algorithm's buffer, before its start.
 
-    The noise is made of the run's seed, so that runs can be repeated; a real run's is secret.
+    The noise is made of the run's seed, so that runs can be repeated. Whoever knows the seed can subtract it: a
+    simulation shows the accuracy of a private run, and protects nobody's data.
 
     Returns:
         The limits on clients' parts in sums, and how clients mask their updates; None for updates in the clear.
@@ -39,25 +39,27 @@ def protect(
         ValueError: The section does not fit the algorithm or the run.
     """
     asked = protection(section, algorithm, clients, length, versions)
-    noise = asked.noise(hashlib.sha256(f"noise of the simulation {seed}".encode()).digest())
-    asked.wrap(algorithm, noise)
+    secret_key = hashlib.sha256(f"noise of the simulation {seed}".encode()).digest()
+    noise = asked.noise(secret_key)
+    asked.wrap(algorithm, noise, secret_key)
     if section.helper is None:
         return asked.participation(), None
     sends_differences = asked.payload == "difference"
-    masked = MaskedUpdates(
-        section.clip_norm, asked.step, asked.largest, seed, _open_sum(noise, asked.step), sends_differences
-    )
+    masked = MaskedUpdates(asked.grid, length, seed, _open_sum(noise), sends_differences)
     return asked.participation(), masked
 
 
-def _open_sum(noise: NoiseSource | None, step: float) -> Callable[[int, Tensor], Tensor]:
-    """Return what a helper does: add the noise of a number to a sum, ``(d,)``."""
+def _open_sum(noise: NoiseSource | None) -> Callable[[int, Tensor], Tensor]:
+    """Return what a helper does: add the noise of a number to a sum, ``(d,)``.
+
+    A simulation makes one sum of each number, which therefore stands for the digest of a batch.
+    """
 
     def open_sum(number: int, total: Tensor) -> Tensor:
         if noise is None:
             return total
-        rounded = np.rint(noise.noise(number) / step).astype(np.int64)
-        return total + torch.from_numpy(rounded).to(total.device).to(torch.int32)
+        digests = [n.to_bytes(32, "big") for n in range(max(1, number + 1 - noise.rows), number + 1)]
+        return total + torch.from_numpy(noise.noise(number, digests)).to(total.device).to(torch.int32)
 
     return open_sum
 

@@ -42,10 +42,16 @@ def coefficients(bands: int) -> NDArray[np.float64]:
 
 
 def series(bands: int, length: int) -> NDArray[np.float64]:
-    """Return c_0 … c_{length−1}, the first column of C."""
-    from scipy.signal import lfilter  # here, because its import takes most of a second, and few commands need it
+    """Return c_0 … c_{length−1}, the first column of C.
 
-    return np.asarray(lfilter([1.0], coefficients(bands), np.eye(1, length)[0]))
+    Each product and each sum is rounded by itself, so the result is the same on every processor.
+    """
+    inverse = coefficients(bands)[1:]
+    column = np.eye(1, length)[0]
+    for t in range(length - 1):
+        later = column[t + 1 : t + bands]
+        later -= inverse[: len(later)] * column[t]
+    return column
 
 
 def sensitivity(participations: int, separation: int, bands: int) -> float:
@@ -66,10 +72,11 @@ def sensitivity(participations: int, separation: int, bands: int) -> float:
     check_count("separation", separation)
     check_count("bands", bands)
     column = series(bands, _HORIZON * bands)
-    total = participations * float(column @ column)
+    # Not dot products: their order of additions, and so the last digit, depends on the processor.
+    total = participations * math.fsum(column * column)
     for apart in range(1, min(participations, math.ceil(len(column) / separation))):
         lag = apart * separation
-        total += 2 * (participations - apart) * float(column[lag:] @ column[:-lag])
+        total += 2 * (participations - apart) * math.fsum(column[lag:] * column[:-lag])
     return math.sqrt(total)
 
 

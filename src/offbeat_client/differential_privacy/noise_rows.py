@@ -1,57 +1,62 @@
-"""Noise for released sums, regenerated from a secret."""
+"""Noise for released sums of whole numbers, regenerated from a secret."""
 
 import hmac
 import math
 from collections.abc import Sequence
 from functools import lru_cache, partial
+from typing import Any
 
+import mpmath
 import numpy as np
 from numpy.typing import NDArray
 
 from offbeat_client.differential_privacy.correlated_noise import coefficients, noise_factor, sensitivity
-from offbeat_client.number_checks import check_count, check_not_negative, check_positive
+from offbeat_client.differential_privacy.gaussian_words import ERROR, LARGEST, WORDS, exact_gaussian, gaussians
+from offbeat_client.number_checks import check_count, check_positive
 from offbeat_client.privacy.keystream import KEY_BYTES, keystream
 
 _PIECE = 1 << 15  # Gaussians at a time: the arrays of a piece stay in a core's cache
 _CACHE_BYTES = 256 * 2**20
+_LARGEST_DEVIATION = 2.0**40
+_PRECISION = 256  # bits of a sum that float64 cannot round: the chance that it takes more is below 2⁻²⁰⁰
 
 
 class NoiseSource:
-    """Gaussian noise for each of a run's released sums.
+    """Rounded Gaussian noise for each of a run's released sums.
 
-    ``noise(t) = Σ_{j<p} c̃_j G_{t−j}``, with independent rows G of standard deviation
-    ``σ · (clip_norm + step · √d) · sens_{k,b}(C) / √k``: stochastic rounding to multiples of ``step`` may add
-    ``step · √d`` to an update's norm. The releases together are then a Gaussian mechanism with μ = √k/σ, for as long
-    as each client takes part at most k times, at least b numbers apart.
+    Updates are whole numbers of steps, ``(d,)``, whose norm is at most ``largest + √d``: the clip norm is ``largest``
+    steps, and stochastic rounding may add √d. Their sums are whole numbers, too. The noise of sum t is
 
-    Nothing is stored but the secret: row r is made of AES-256's counter blocks under it, whose first 64 bits are r and
-    the number of a piece. The same number gives the same noise after a restart, on the same machine bit for bit
-    (elsewhere to the last digit of log and tan). Two different sums under one number would reveal their difference, so
-    a number is used for one sum only, and a secret for one run only. Where a number might come again, as in a restored
-    copy, rows are bound to their sums' contents: then the secret of a row is an HMAC of its content.
+    ``rint(Z_t)``, ``Z_t = Σ_{j<p} c̃_j G_{t−j}``,
 
-    Each Gaussian takes 64 random bits. Box-Muller's radius comes from a whole 64-bit word, so a value can reach 9.4
-    standard deviations. A true Gaussian exceeds that with probability 5·10⁻²¹, one of 10¹¹ (10,000 rows of 10⁷) with
-    5·10⁻¹⁰, far below any δ. 32-bit words would be faster, but end at 6.7 standard deviations, which one of 4·10¹⁰
-    Gaussians exceeds: that none does would show. Doubles have gaps, through which noise on other doubles leaks
-    (Mironov, 2012): round the noise to whole multiples of ``step`` and add it to a sum of such multiples.
+    with independent rows G of standard deviation ``σ · (largest + √d) · sens_{k,b}(C) / √k``. For whole S,
+    ``S + rint(Z) = rint(S + Z)``, which is computed from S + Z alone. So all releases are post-processing of a Gaussian
+    mechanism with μ = √k/σ, for as long as each client takes part at most k times, at least b numbers apart. Added to a
+    sum of floats, noise in floats would leak through the gaps between them (Mironov, 2012).
+
+    Z is a function of random words without floating-point numbers (``gaussian_words``). It is computed in float64, and
+    where the error of that could decide the rounding, exactly. So a number has the same noise on every processor.
+
+    Nothing is stored but the secret. Row r is made of AES-256's counter blocks, whose first 64 bits are r and the
+    number of a piece. Two different sums with the same noise would reveal their difference. Therefore a row is bound to
+    the content of its sum: its AES key is the HMAC of the sum's digest under the secret. A restored copy, or a second
+    server of the same run, that has another sum under the same number gets other noise. A secret is for one run.
 
     Attributes:
-        deviation: Standard deviation of one coordinate of ``noise``, in the clip norm's unit; smaller for the first
-            p − 1 numbers.
+        deviation: Standard deviation of one coordinate of ``noise``, in steps; smaller for the first p − 1 numbers.
+        rows: p, the rows in the noise of a sum.
 
     Args:
         secret: 32 secret bytes from the operating system.
         length: d, the number of coordinates.
         noise_multiplier: σ > 0.
-        clip_norm: Norm to which updates are clipped, > 0.
+        largest: The clip norm in steps, ≥ 1.
         participations: k ≥ 1.
         separation: b ≥ 1.
         bands: p; 1 is independent noise.
-        step: Step of the updates' stochastic rounding, in the clip norm's unit; 0: they are not rounded.
 
     Raises:
-        ValueError: A value is out of range.
+        ValueError: A value is out of range, or the noise is.
     """
 
     def __init__(
@@ -60,86 +65,76 @@ class NoiseSource:
         length: int,
         *,
         noise_multiplier: float,
-        clip_norm: float,
+        largest: int,
         participations: int = 1,
         separation: int = 1,
         bands: int = 1,
-        step: float = 0.0,
     ) -> None:
         if len(secret) != KEY_BYTES:
             raise ValueError(f"the secret must have {KEY_BYTES} bytes, got {len(secret)}")
         check_count("length", length)
         check_positive("noise_multiplier", noise_multiplier)
-        check_positive("clip_norm", clip_norm)
-        check_not_negative("step", step)
+        check_count("largest", largest)
+        unit = noise_multiplier * (largest + math.sqrt(length))
+        self.deviation = unit * noise_factor(participations, separation, bands)
+        if self.deviation > _LARGEST_DEVIATION:
+            raise ValueError(f"noise of {self.deviation:.3g} steps is too large to be exact: take fewer bits")
+        self.rows = bands
         self._secret = secret
         self._length = length
-        unit = noise_multiplier * (clip_norm + step * math.sqrt(length))
         row_deviation = unit * sensitivity(participations, separation, bands) / math.sqrt(participations)
         self._coefficients = row_deviation * coefficients(bands)
-        self.deviation = unit * noise_factor(participations, separation, bands)
+        # Of each Gaussian, and of p products and sums.
+        self._error = float(np.abs(self._coefficients).sum()) * (ERROR + bands * LARGEST * 2.0**-52)
         fits = bands > 1 and bands * length * 8 <= _CACHE_BYTES
         pieces = math.ceil(length / _PIECE)
         # Not a method: it would keep this object, and so the cache, alive until a search for cyclic garbage.
-        self._normals = lru_cache((bands + 1) * pieces if fits else 0)(partial(_piece_of_row, length))
+        self._normals = lru_cache((bands + 1) * pieces if fits else 0)(partial(_normals_of_row, length))
 
-    def noise(self, number: int, contents: Sequence[bytes] | None = None) -> NDArray[np.float64]:
-        """Return the noise of the sum with this number.
+    def noise(self, number: int, digests: Sequence[bytes]) -> NDArray[np.int64]:
+        """Return the noise of the sum with this number, in steps.
 
         Args:
             number: 1, 2, …: versions in the order of their release.
-            contents: Digests of the sums 1 to ``number`` or more, to which their rows are bound; None to bind none.
+            digests: Of the last sums up to this one, the newest last; at least of the last ``rows``.
 
         Returns:
             Array ``(d,)``.
 
         Raises:
-            ValueError: The number is out of range.
+            ValueError: The number is out of range, or digests are missing.
         """
         check_count("number", number)
-        rows = [
-            (self._secret if contents is None else hmac.digest(self._secret, contents[row - 1], "sha256"), row)
-            for row in range(number, max(0, number - len(self._coefficients)), -1)
-        ]
-        total = np.zeros(self._length)
+        count = min(number, len(self._coefficients))
+        if len(digests) < count:
+            raise ValueError(f"the noise of sum {number} needs the digests of {count} sums, got {len(digests)}")
+        rows = [(hmac.digest(self._secret, digests[-1 - back], "sha256"), number - back) for back in range(count)]
+        noise = np.empty(self._length, np.int64)
         for piece, begin in enumerate(range(0, self._length, _PIECE)):
-            part = total[begin : begin + _PIECE]
-            for (secret, row), coefficient in zip(rows, self._coefficients, strict=False):
-                part += coefficient * self._normals(secret, row, piece)[: len(part)]
-        return total
+            part = np.zeros(min(_PIECE, self._length - begin))
+            for (key, row), coefficient in zip(rows, self._coefficients, strict=False):
+                part += coefficient * self._normals(key, row, piece)[: len(part)]
+            rounded = np.rint(part)
+            noise[begin : begin + _PIECE] = rounded
+            for index in np.flatnonzero(np.abs(part - rounded) >= 0.5 - self._error).tolist():
+                noise[begin + index] = self._exactly_rounded(rows, piece, index)
+        return noise
+
+    def _exactly_rounded(self, rows: Sequence[tuple[bytes, int]], piece: int, index: int) -> int:
+        """Return a coordinate of the noise that float64 cannot round."""
+        context: Any = mpmath.mp.clone()
+        context.prec = _PRECISION
+        total = context.mpf(0)
+        for (key, row), coefficient in zip(rows, self._coefficients.tolist(), strict=False):
+            total += coefficient * exact_gaussian(_words(self._length, key, row, piece), index, context)
+        return int(context.nint(total))
 
 
-def standard_normals(secret: bytes, number: int, pairs: int) -> NDArray[np.float64]:
-    """Return ``2 · pairs`` independent Gaussians, by Box and Muller's transform.
-
-    ``r = √(−2 ln u)`` and ``(r cos θ, r sin θ)``, with u in 2⁻⁶⁵ … 1 and θ in −π … π from 64 bits each. Cosine and
-    sine come from one tangent, ``t = tan(θ/2)``, as ``(1 − t²)/(1 + t²)`` and ``2t/(1 + t²)``, because numpy
-    computes a tangent several times as fast as a cosine and a sine where processors have AVX-512.
-
-    Args:
-        secret: 32 secret bytes.
-        number: Which of the secret's streams, 0 ≤ number < 2⁶⁴.
-        pairs: How many pairs.
-    """
-    words = keystream(secret, number, 4 * pairs).view(np.uint64)
-    radius = words[:pairs] * 2.0**-64
-    radius += 2.0**-65
-    np.log(radius, out=radius)
-    radius *= -2
-    np.sqrt(radius, out=radius)
-    tangent = words[pairs:].view(np.int64) * (math.pi / 2**64)
-    np.tan(tangent, out=tangent)
-    normals = np.empty(2 * pairs)
-    cosines, sines = normals[:pairs], normals[pairs:]
-    square = tangent * tangent
-    radius /= 1 + square
-    np.subtract(1, square, out=cosines)
-    cosines *= radius
-    np.multiply(tangent, radius, out=sines)
-    sines *= 2
-    return normals
-
-
-def _piece_of_row(length: int, secret: bytes, row: int, piece: int) -> NDArray[np.float64]:
+def _words(length: int, key: bytes, row: int, piece: int) -> NDArray[np.uint32]:
+    """Return the random words of a piece of a row."""
     count = min(_PIECE, length - piece * _PIECE)
-    return standard_normals(secret, row << 32 | piece, math.ceil(count / 2))
+    return keystream(key, row << 32 | piece, WORDS * math.ceil(count / 2))
+
+
+def _normals_of_row(length: int, key: bytes, row: int, piece: int) -> NDArray[np.float64]:
+    return gaussians(_words(length, key, row, piece))

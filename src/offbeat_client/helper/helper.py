@@ -113,7 +113,7 @@ class Helper:
         # Bound to the batches: two copies of this folder never add the same noise to different ones.
         digests = [*rules.opened.batches, batch.digest]
         noise = None if self._noise is None else self._noise.noise(batch.number, digests)
-        words = sum_of_masks(seeds, self.terms.length, noise, self.terms.step)
+        words = sum_of_masks(seeds, self.terms.length, noise)
         with durable_file(self._path(batch.number), 0o600) as file:
             file.write(words.data)
         head = rules.head_after(batch, hashlib.sha256(words.data).digest())
@@ -145,9 +145,8 @@ def _noise_source(terms: Terms, secret: bytes) -> NoiseSource | None:
         secret,
         terms.length,
         noise_multiplier=terms.noise_multiplier,
-        clip_norm=terms.clip_norm,
+        largest=terms.largest,
         participations=terms.max_participations,
         separation=terms.min_separation,
         bands=terms.bands,
-        step=terms.step,
     )

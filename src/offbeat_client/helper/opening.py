@@ -29,26 +29,22 @@ def open_seeds(envelopes: Sequence[Envelope], key_of: Callable[[int], X25519Priv
     return seeds
 
 
-def sum_of_masks(
-    seeds: Iterable[bytes], length: int, noise: NDArray[np.float64] | None, step: float
-) -> NDArray[np.uint32]:
+def sum_of_masks(seeds: Iterable[bytes], length: int, noise: NDArray[np.int64] | None) -> NDArray[np.uint32]:
     """Return the sum of the seeds' masks minus the noise, modulo 2³².
 
-    The noise is rounded to whole steps: with whole numbers of steps added, that is post-processing. Masks are made a
-    piece at a time, so the memory does not depend on how many there are.
+    Masks are made a piece at a time, so the memory does not depend on how many there are.
 
     Args:
         seeds: The masks' seeds.
         length: d, the length of a mask.
-        noise: Array ``(d,)`` in the unit of the clip norm; None for no noise.
-        step: The distance of neighbouring quantised values, in the same unit.
+        noise: Array ``(d,)``, in steps; None for no noise.
 
     Returns:
         Array ``(d,)`` of uint32.
     """
     total = np.zeros(length, np.uint32)
     if noise is not None:
-        total -= np.rint(noise / step).astype(np.int64).astype(np.uint32)
+        total -= noise.astype(np.uint32)
     for seed in seeds:
         for part, mask in keystream_chunks(seed, 0, length):
             total[part] += mask

@@ -1,4 +1,8 @@
-"""Clipped vectors, and whole numbers in their place: stochastic rounding."""
+"""Updates as whole numbers: divided, clipped, scaled, and rounded at random.
+
+What is released of private updates is a sum of such numbers with whole noise, whoever adds them up: the helper's server
+under masks, a server that sees each update, a simulation.
+"""
 
 import math
 
@@ -7,16 +11,62 @@ from numpy.typing import NDArray
 
 from offbeat_client.privacy.keystream import keystream_chunks
 
+_PIECE = 1 << 15  # numbers at a time
 _U = 2.0**-32  # a word times this is uniform in [0, 1)
+
+
+def whole_numbers(
+    delta: NDArray[np.float32],
+    *,
+    clip_norm: float,
+    largest: int,
+    key: bytes,
+    divisor: float = 1.0,
+    scale: float = 1.0,
+) -> NDArray[np.int32]:
+    """Return an update as whole numbers of steps, ``(d,)``; a step is ``clip_norm / largest``.
+
+    ``delta / divisor`` is clipped to ``clip_norm``, multiplied by ``scale`` and rounded at random (``quantise``). The
+    norm of the result is at most ``largest + √d``, checked in whole numbers: that is the sensitivity of a sum, for
+    which noise is made. A result beyond it, which only an error of floating-point numbers could give, becomes zeros, as
+    does an update that is not finite. The same key gives the same numbers on every processor.
+
+    Args:
+        delta: Float32 ``(d,)``; it is not changed.
+        clip_norm: C > 0.
+        largest: C in steps, ≥ 1.
+        key: 32 secret bytes for this update's rounding only.
+        divisor: FedNova's a, > 0; 1 for other algorithms.
+        scale: The weight by staleness, 0 … 1.
+    """
+    factor = clip_factor(norm(delta) / divisor, clip_norm) / divisor * scale
+    numbers = quantise(delta, clip_norm / largest, key, largest, factor)
+    return numbers if is_within(numbers, largest) else np.zeros_like(numbers)
+
+
+def is_within(numbers: NDArray[np.int32], largest: int) -> bool:
+    """Return whether ``Σ q² ≤ (largest + √d)²``, in whole numbers alone; entries up to 2²³."""
+    squares = 0
+    for begin in range(0, len(numbers), _PIECE):
+        piece = numbers[begin : begin + _PIECE].astype(np.int64)
+        squares += int(np.dot(piece, piece))
+    d = len(numbers)
+    return squares <= largest**2 + d + math.isqrt(4 * largest**2 * d)
 
 
 def norm(vector: NDArray[np.float32]) -> float:
     """Return a vector's Euclidean norm; not finite if a number is not.
 
-    It is summed in float64: squares of float32 would overflow or vanish.
+    It is summed in float64: squares of float32, which would overflow or vanish, are exact there. The order of the
+    additions does not depend on the processor.
     """
-    # Not a dot product: BLAS would use all cores, and takes longer that way.
-    return math.sqrt(np.einsum("i,i->", vector, vector, dtype=np.float64))
+    sums = np.zeros(min(_PIECE, len(vector)))
+    for begin in range(0, len(vector), _PIECE):
+        piece = vector[begin : begin + _PIECE]
+        sums[: len(piece)] += np.square(piece, dtype=np.float64)
+    with np.errstate(invalid="ignore"):
+        total = sums.sum()
+    return math.sqrt(math.fsum(sums)) if math.isfinite(total) else math.inf
 
 
 def clip_factor(norm: float, clip_norm: float) -> float:
@@ -35,7 +85,7 @@ def quantise(
     Args:
         vector: Float32 ``(d,)``. If x is not finite everywhere, the result is zeros.
         step: The distance of neighbouring values, > 0.
-        key: 32 bytes from the operating system, for this vector only.
+        key: 32 secret bytes, for this vector only.
         largest: The largest absolute value of a result; numbers beyond are set to it.
         factor: Scales the vector, for instance to clip it without a copy.
 
@@ -55,8 +105,3 @@ def quantise(
         quantised[part] = q
         quantised[part] += words * _U < x
     return quantised
-
-
-def values(quantised: NDArray[np.int32], step: float) -> NDArray[np.float32]:
-    """Return the values that quantised numbers stand for, ``step · q``, ``(d,)``."""
-    return np.multiply(quantised, step, dtype=np.float64).astype(np.float32)

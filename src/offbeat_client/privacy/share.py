@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from offbeat_client.number_checks import check_positive
 from offbeat_client.privacy.envelope import SEED_BYTES, Binding, seal
 from offbeat_client.privacy.epoch_key import EpochKey
-from offbeat_client.privacy.fixed_point import clip_factor, norm, quantise
+from offbeat_client.privacy.fixed_point import whole_numbers
 from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.keystream import KEY_BYTES, keystream_chunks
 from offbeat_client.privacy.scale import check_scale
@@ -81,8 +81,14 @@ def make_share(
     check_scale(scale)
     if version < start_version:
         raise ValueError(f"version {version} of the share is older than start_version {start_version}")
-    factor = update_factor(delta, divisor=divisor, scale=scale, clip_norm=terms.clip_norm)
-    quantised = quantise(delta, terms.step, os.urandom(KEY_BYTES), terms.largest, factor)
+    quantised = whole_numbers(
+        delta,
+        divisor=divisor,
+        scale=scale,
+        clip_norm=terms.clip_norm,
+        largest=terms.largest,
+        key=os.urandom(KEY_BYTES),
+    )
     seed = os.urandom(SEED_BYTES)
     if terms.payload == "difference":
         remembered, quantised = quantised, difference(quantised, previous)
@@ -105,11 +111,6 @@ def make_share(
     )
     record = seal(seed, epoch_key.public_key, binding, head_signature, signing_key)
     return Share(masked, record, digest, salt, remembered)
-
-
-def update_factor(delta: NDArray[np.float32], *, divisor: float, scale: float, clip_norm: float) -> float:
-    """Return the factor that divides, clips and scales an update, ``(d,)``."""
-    return clip_factor(norm(delta) / divisor, clip_norm) / divisor * scale
 
 
 def difference(quantised: NDArray[np.int32], previous: NDArray[np.int32] | None) -> NDArray[np.int32]:

@@ -1,73 +1,107 @@
 import gc
+import hmac
 import math
 import weakref
 from typing import Any
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
 from scipy.linalg import toeplitz
 from scipy.special import binom
 from scipy.stats import chi2, kstest
 
 from offbeat_client.differential_privacy import noise_rows
 from offbeat_client.differential_privacy.correlated_noise import noise_factor, sensitivity
-from offbeat_client.differential_privacy.noise_rows import NoiseSource, standard_normals
+from offbeat_client.differential_privacy.gaussian_words import ERROR, gaussians
+from offbeat_client.differential_privacy.noise_rows import NoiseSource
+from offbeat_client.privacy.keystream import keystream
 from tests.offbeat_client.differential_privacy.audit import Vectors
 
 SECRET = bytes(range(32))
 LENGTH = 100_001  # more than a piece, and odd
+LARGEST = 2**19 - 1
 BANDED: dict[str, Any] = {"participations": 3, "separation": 4, "bands": 4}
+DIGESTS = [bytes([number]) * 32 for number in range(1, 41)]
 
 
 def source(secret: bytes = SECRET, length: int = LENGTH, **changes: Any) -> NoiseSource:
-    values: dict[str, Any] = {"noise_multiplier": 1.0, "clip_norm": 1.0, **changes}
+    values: dict[str, Any] = {"noise_multiplier": 1.0, "largest": LARGEST, **changes}
     return NoiseSource(secret, length, **values)
+
+
+def noise(source: NoiseSource, number: int) -> NDArray[np.int64]:
+    return source.noise(number, DIGESTS[:number])
+
+
+def unit(length: int = LENGTH) -> float:
+    """The largest norm of an update, in steps."""
+    return LARGEST + math.sqrt(length)
 
 
 @pytest.fixture(scope="module")
 def rows() -> Vectors:
-    """Twenty rows, which are the noise of σ = 1 with one band."""
+    """Twenty rows, which are the noise of σ = 1 with one band, in units of the largest norm."""
     independent = source()
-    return np.stack([independent.noise(number) for number in range(1, 21)])
+    return np.stack([noise(independent, number) for number in range(1, 21)]) / unit()
 
 
-BOUND = [bytes([number]) * 32 for number in range(1, 21)]
+def test_noise_is_rounded_gaussians_of_the_words_of_each_row() -> None:
+    """AES-256's words under the HMAC of the sum's digest, from row and piece; the sum of the rows is rounded once."""
+    length, pieces = 40_000, (32_768, 40_000 - 32_768)
+    found = source(length=length, **BANDED).noise(2, DIGESTS[:2])
+    deviation = (LARGEST + math.sqrt(length)) * sensitivity(3, 4, 4) / math.sqrt(3)
+    expected = np.zeros(length)
+    for row, coefficient in ((2, 1.0), (1, -0.5)):
+        key = hmac.digest(SECRET, DIGESTS[row - 1], "sha256")
+        words = [keystream(key, row << 32 | piece, 3 * count) for piece, count in enumerate(pieces)]
+        expected += coefficient * deviation * np.concatenate([gaussians(part) for part in words])
+    assert found.dtype == np.int64
+    np.testing.assert_array_less(np.abs(found - expected), 0.5 + 1e-6)
 
 
-def test_rows_are_bound_to_what_they_are_said_to_be_for():
+def test_rows_are_bound_to_their_sums() -> None:
     plain, banded = source(), source(**BANDED)
-    first = plain.noise(3, BOUND)
-    assert (first == plain.noise(3, BOUND)).all()
-    assert (first == plain.noise(3, [b"", b"", *BOUND[2:]])).all()  # of independent noise, only the last row
-    for other in (plain.noise(3), plain.noise(3, [*BOUND[:2], b"another"]), plain.noise(4, BOUND)):
+    first = noise(plain, 3)
+    assert (first == noise(plain, 3)).all()
+    assert (first == plain.noise(3, DIGESTS[2:3])).all()  # independent noise takes the last digest only
+    for other in (plain.noise(3, [*DIGESTS[:2], b"another"]), plain.noise(4, DIGESTS[:3])):
         assert abs(np.corrcoef(first, other)[0, 1]) < 5 / math.sqrt(LENGTH)
-    rows = np.stack([plain.noise(number, BOUND) for number in range(1, 7)])
+    rows = np.stack([noise(plain, number) for number in range(1, 7)])
     expected = sum(binom(0.5, j) * (-1) ** j * rows[5 - j] for j in range(4)) * sensitivity(3, 4, 4) / math.sqrt(3)
     for _ in range(2):  # made, and from the cache
-        np.testing.assert_allclose(banded.noise(6, BOUND), expected, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(noise(banded, 6), expected, rtol=0, atol=4)  # the rows here are rounded
+    with pytest.raises(ValueError, match="the noise of sum 6 needs the digests of 4 sums, got 3"):
+        banded.noise(6, DIGESTS[:3])
 
 
-def test_standard_normals_are_box_and_mullers() -> None:
-    """By cosine and sine, of the words that AES-256 makes of counter blocks."""
-    encryptor = Cipher(algorithms.AES(SECRET), modes.ECB()).encryptor()
-    blocks = b"".join((7 << 64 | i).to_bytes(16, "big") for i in range(100))
-    words = np.frombuffer(encryptor.update(blocks), "<u8")
-    radius = np.sqrt(-2 * np.log((words[:100].astype(float) + 0.5) / 2.0**64))
-    angle = words[100:].astype(float) * (2 * math.pi / 2.0**64)
-    expected = np.concatenate((radius * np.cos(angle), radius * np.sin(angle)))
-    np.testing.assert_allclose(standard_normals(SECRET, 7, 100), expected, rtol=0, atol=1e-13)
+def test_in_doubt_a_sum_is_rounded_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an error bound of 1/100 of a step, a fiftieth of all sums is in doubt, and none changes."""
+    for changes in ({}, BANDED):
+        expected = noise(source(length=3000, **changes), 5)
+        doubtful = source(length=3000, **changes)
+        doubtful._error = 0.01
+        calls: list[int] = []
+        exactly = doubtful._exactly_rounded
+        monkeypatch.setattr(doubtful, "_exactly_rounded", lambda *args, f=exactly, c=calls: c.append(1) or f(*args))
+        assert np.array_equal(noise(doubtful, 5), expected)
+        assert 30 < len(calls) < 100
 
 
-def test_smallest_and_largest_words_give_finite_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    for word in (0, 1, 2**63 - 1, 2**63, 2**64 - 1):
-        words = np.full(2, word, np.uint64)
-        monkeypatch.setattr(noise_rows, "keystream", lambda *_, words=words: words.view(np.uint32))
-        values = standard_normals(SECRET, 1, 1)
-        assert np.isfinite(values).all()
-        assert np.linalg.norm(values) == pytest.approx(
-            math.sqrt(2 * math.log(2.0**65) if word == 0 else -2 * math.log((word + 0.5) / 2**64)), abs=1e-7
-        )
+def test_the_error_of_float64_is_within_its_bound() -> None:
+    """Sums computed with other last digits are rounded to the same whole numbers."""
+    random = np.random.default_rng(0)
+    for changes in ({}, BANDED):
+        normal, other = source(length=20_000, **changes), source(length=20_000, **changes)
+        cached = other._normals
+
+        def shaken(*args: Any, cached: Any = cached) -> Vectors:
+            normals = cached(*args)
+            return normals + random.uniform(-ERROR, ERROR, len(normals))
+
+        other._normals = shaken  # pyright: ignore[reportAttributeAccessIssue]
+        for number in range(1, 9):
+            assert np.array_equal(noise(other, number), noise(normal, number))
 
 
 def test_rows_are_gaussian(rows: Vectors) -> None:
@@ -102,23 +136,22 @@ def test_squares_of_pairs_are_independent(rows: Vectors) -> None:
 
 
 def test_banded_noise_is_the_matrix_times_the_rows(rows: Vectors) -> None:
-    banded = source(**BANDED, noise_multiplier=2.5, clip_norm=3.0, step=0.001)
+    banded = source(**BANDED, noise_multiplier=2.5)
     column = np.zeros(20)
     column[:4] = [binom(0.5, j) * (-1) ** j for j in range(4)]
-    unit = 2.5 * (3.0 + 0.001 * math.sqrt(LENGTH)) * sensitivity(3, 4, 4) / math.sqrt(3)
-    expected = unit * toeplitz(column, np.zeros(20)) @ rows
+    expected = 2.5 * unit() * sensitivity(3, 4, 4) / math.sqrt(3) * toeplitz(column, np.zeros(20)) @ rows
     for number in range(1, 21):
-        np.testing.assert_allclose(banded.noise(number), expected[number - 1], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(noise(banded, number), expected[number - 1], rtol=0, atol=8)  # rounded rows
 
 
 def test_no_row_is_used_twice() -> None:
     """Independent again after C, all numbers' noise has the covariance of distinct rows: chi squared of its entries."""
     numbers, length = 40, 20_000
     banded = source(length=length, **BANDED)
-    noise = np.stack([banded.noise(number) for number in range(1, numbers + 1)])
+    made = np.stack([noise(banded, number) for number in range(1, numbers + 1)]) / unit(length)
     column = np.zeros(numbers)
     column[:4] = [binom(0.5, j) * (-1) ** j for j in range(4)]
-    independent = np.linalg.solve(toeplitz(column, np.zeros(numbers)), noise)
+    independent = np.linalg.solve(toeplitz(column, np.zeros(numbers)), made)
     independent /= sensitivity(3, 4, 4) / math.sqrt(3)
     covariance = independent @ independent.T / length
     upper = covariance[np.triu_indices(numbers, 1)]
@@ -129,17 +162,17 @@ def test_no_row_is_used_twice() -> None:
 @pytest.mark.parametrize("bands", [1, 4])
 def test_the_same_number_gives_the_same_noise_after_a_restart(bands: int) -> None:
     before, after = source(**BANDED | {"bands": bands}), source(**BANDED | {"bands": bands})
-    expected = {number: before.noise(number) for number in (1, 2, 3, 9)}
+    expected = {number: noise(before, number) for number in (1, 2, 3, 9)}
     for number in (9, 1, 3, 2, 9):
-        assert (after.noise(number) == expected[number]).all()
+        assert (noise(after, number) == expected[number]).all()
 
 
 def test_noise_is_the_same_without_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = [source(**BANDED).noise(number) for number in (1, 5, 6)]
+    expected = [noise(source(**BANDED), number) for number in (1, 5, 6)]
     monkeypatch.setattr(noise_rows, "_CACHE_BYTES", 4 * LENGTH * 8 - 1)
     without = source(**BANDED)
-    for number, noise in zip((1, 5, 6), expected, strict=True):
-        assert (without.noise(number) == noise).all()
+    for number, made in zip((1, 5, 6), expected, strict=True):
+        assert (noise(without, number) == made).all()
     assert without._normals.cache_info().currsize == 0
 
 
@@ -147,14 +180,14 @@ def test_cache_holds_the_last_rows_only_and_saves_the_others() -> None:
     banded = source(**BANDED)
     pieces = math.ceil(LENGTH / noise_rows._PIECE)
     for number in range(1, 21):
-        banded.noise(number)
+        noise(banded, number)
     assert banded._normals.cache_info().currsize == 5 * pieces
     assert banded._normals.cache_info().misses == 20 * pieces
 
 
 def test_memory_is_free_as_soon_as_the_source_is_not_used() -> None:
     banded = source(**BANDED)
-    banded.noise(1)
+    noise(banded, 1)
     alive = weakref.ref(banded)
     gc.disable()
     try:
@@ -166,28 +199,28 @@ def test_memory_is_free_as_soon_as_the_source_is_not_used() -> None:
 
 def test_what_a_caller_does_with_the_noise_changes_no_later_noise() -> None:
     changed, expected = source(**BANDED), source(**BANDED)
-    changed.noise(1)[:] = 7
-    assert (changed.noise(2) == expected.noise(2)).all()
+    noise(changed, 1)[:] = 7
+    assert (noise(changed, 2) == noise(expected, 2)).all()
 
 
 def test_other_secrets_give_other_noise() -> None:
-    left, right = source(bytes(32)).noise(1), source(SECRET).noise(1)
+    left, right = noise(source(bytes(32)), 1) / unit(), noise(source(SECRET), 1) / unit()
     assert abs(left @ right) < 5 * math.sqrt(LENGTH)
 
 
 def test_deviation_is_that_of_the_noise() -> None:
-    banded = source(**BANDED, noise_multiplier=3.0, clip_norm=0.5)
-    assert banded.deviation == pytest.approx(3 * 0.5 * noise_factor(3, 4, 4))
-    assert banded.noise(9).std() == pytest.approx(banded.deviation, rel=5 / math.sqrt(2 * LENGTH))
-    assert source(noise_multiplier=3.0, clip_norm=0.5).deviation == pytest.approx(1.5)
+    banded = source(**BANDED, noise_multiplier=3.0)
+    assert banded.deviation == pytest.approx(3 * unit() * noise_factor(3, 4, 4))
+    assert noise(banded, 9).std() == pytest.approx(banded.deviation, rel=5 / math.sqrt(2 * LENGTH))
+    assert source(noise_multiplier=3.0).deviation == pytest.approx(3 * unit())
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, noise_rows._PIECE, noise_rows._PIECE + 1])
 def test_any_length(length: int) -> None:
-    noise = source(length=length).noise(1)
-    assert noise.shape == (length,)
-    assert noise.dtype == np.float64
-    assert (noise != 0).all()
+    made = noise(source(length=length), 1)
+    assert made.shape == (length,)
+    assert made.dtype == np.int64
+    assert (made != 0).mean() > 0.99
 
 
 @pytest.mark.parametrize(
@@ -195,8 +228,7 @@ def test_any_length(length: int) -> None:
     [
         {"length": 0},
         {"noise_multiplier": 0.0},
-        {"clip_norm": math.inf},
-        {"step": -1.0},
+        {"largest": 0},
         {"bands": 0},
         {"participations": 0},
         {"separation": 0},
@@ -207,8 +239,13 @@ def test_values_out_of_range_are_refused(changes: dict[str, Any]) -> None:
         source(**changes)
 
 
+def test_noise_that_float64_cannot_tell_from_halves_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"noise of 5\.24e\+15 steps is too large to be exact: take fewer bits"):
+        source(length=1, noise_multiplier=1e10)
+
+
 def test_numbers_and_secrets_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="number"):
-        source().noise(0)
+        source().noise(0, [])
     with pytest.raises(ValueError, match="32 bytes"):
         source(bytes(16))

@@ -49,13 +49,12 @@ def expected_words(folder, terms, number, visits):
             secret,
             terms.length,
             noise_multiplier=terms.noise_multiplier,
-            clip_norm=terms.clip_norm,
+            largest=terms.largest,
             participations=terms.max_participations,
             separation=terms.min_separation,
             bands=terms.bands,
-            step=terms.step,
         )
-        total = total - np.array([round(value / terms.step) for value in source.noise(number, digests)], object)
+        total = total - source.noise(number, digests).astype(object)
     return [word % 2**32 for word in total]
 
 

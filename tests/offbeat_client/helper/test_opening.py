@@ -38,21 +38,21 @@ def test_a_seed_for_another_key_or_with_another_info_names_its_client():
             open_seeds([changed], KEYS.__getitem__)
 
 
-def test_noise_is_rounded_to_whole_steps_and_sums_wrap_around():
+def test_noise_is_subtracted_and_sums_wrap_around():
     seeds = [bytes([1] * 32), bytes([2] * 32)]
     masks = [keystream(seed, 0, 5).tolist() for seed in seeds]
-    noise = np.array([0.0, 0.24, 0.26, -0.6, 1e6])
-    total = sum_of_masks(seeds, 5, noise, step=0.5)
-    steps = [0, 0, 1, -1, 2_000_000]
+    steps = [0, 1, -1, 2_000_000, -(2**31) - 5]
+    noise = np.array(steps)
+    total = sum_of_masks(seeds, 5, noise)
     assert total.tolist() == [(a + b - n) % 2**32 for a, b, n in zip(*masks, steps, strict=True)]
-    assert noise.tolist() == [0.0, 0.24, 0.26, -0.6, 1e6]
-    assert sum_of_masks(seeds, 5, None, step=0.5).tolist() == [(a + b) % 2**32 for a, b in zip(*masks, strict=True)]
+    assert noise.tolist() == steps
+    assert sum_of_masks(seeds, 5, None).tolist() == [(a + b) % 2**32 for a, b in zip(*masks, strict=True)]
 
 
 def test_memory_does_not_depend_on_the_number_of_masks():
     def peak(count):
         tracemalloc.start()
-        sum_of_masks([bytes([client] * 32) for client in range(count)], 500_000, None, step=1.0)
+        sum_of_masks([bytes([client] * 32) for client in range(count)], 500_000, None)
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from offbeat_client.privacy.fixed_point import clip_factor, norm, quantise, values
+from offbeat_client.privacy.fixed_point import clip_factor, is_within, norm, quantise, whole_numbers
 from offbeat_client.privacy.keystream import keystream
 
 KEY = bytes(range(32))
@@ -113,7 +113,59 @@ def test_the_vector_is_not_changed():
     assert vector.tolist() == [1.25, -7]
 
 
-def test_values_are_steps():
-    result = values(np.array([0, 1, -3, LARGEST], np.int32), 0.5)
-    assert result.dtype == np.float32
-    assert result.tolist() == [0, 0.5, -1.5, 0.5 * LARGEST]
+def integer_norm_is_within(numbers, largest):
+    """Compare Σ q² with (largest + √d)², by fractions on both sides of the root."""
+    rest = sum(q * q for q in numbers) - largest**2 - len(numbers)  # ≤ 2 · largest · √d
+    return rest <= 0 or rest**2 <= 4 * largest**2 * len(numbers)
+
+
+@given(st.lists(st.integers(-9, 9), min_size=1, max_size=6), st.integers(1, 12))
+def test_the_norm_of_whole_numbers_is_checked_exactly(numbers, largest):
+    found = is_within(np.array(numbers, np.int32), largest)
+    assert found == integer_norm_is_within(numbers, largest)
+
+
+def test_the_check_of_the_norm_does_not_overflow():
+    """200,000 entries of 2²³ − 1: their squares sum up to 1.4 · 10¹⁹, beyond 64 bits."""
+    numbers = np.full(200_000, 2**23 - 1, np.int32)
+    norm_of_them = math.isqrt(200_000 * (2**23 - 1) ** 2)
+    root = math.isqrt(200_000)
+    assert is_within(numbers, norm_of_them - root + 1)
+    assert not is_within(numbers, norm_of_them - root - 1)
+
+
+@given(FINITE, st.integers(2, 24), st.floats(1e-3, 1e3), st.floats(0, 1), st.floats(0.1, 100))
+def test_whole_numbers_are_divided_clipped_scaled_and_within_the_sensitivity(vector, bits, clip_norm, scale, divisor):
+    largest = 2 ** (bits - 1) - 1
+    step = clip_norm / largest
+    q = whole_numbers(vector, clip_norm=clip_norm, largest=largest, key=KEY, divisor=divisor, scale=scale)
+    exact = [Fraction(float(x)) / Fraction(divisor) for x in vector]
+    length = exact_norm(vector) / divisor
+    clip = min(1.0, clip_norm / length) if length else 1.0
+    expected = np.array([float(x) * clip * scale for x in exact])
+    np.testing.assert_array_less(np.abs(step * q - expected), step * (1 + 1e-6))
+    assert sum(int(n) ** 2 for n in q) <= (largest + math.sqrt(len(q))) ** 2 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_an_update_that_is_not_finite_becomes_zeros(bad):
+    vector = np.ones(40_000, np.float32)
+    vector[39_000] = bad
+    assert not whole_numbers(vector, clip_norm=1.0, largest=LARGEST, key=KEY).any()
+
+
+def test_numbers_beyond_the_sensitivity_become_zeros(monkeypatch):
+    """As a clip that does not work would make them."""
+    vector = np.full(100, 10.0, np.float32)
+    assert whole_numbers(vector, clip_norm=1.0, largest=LARGEST, key=KEY).any()
+    monkeypatch.setattr("offbeat_client.privacy.fixed_point.clip_factor", lambda norm, clip_norm: 1.0)
+    assert not whole_numbers(vector, clip_norm=1.0, largest=LARGEST, key=KEY).any()
+
+
+def test_the_norm_does_not_depend_on_the_order_of_a_processors_additions():
+    """The sum of 32,768 running sums, each added up in the order of the vector."""
+    vector = np.random.default_rng(0).standard_normal(100_001).astype(np.float32)
+    sums = [0.0] * 2**15
+    for place, x in enumerate(vector.tolist()):
+        sums[place % 2**15] += x * x
+    assert norm(vector) == math.sqrt(math.fsum(sums))

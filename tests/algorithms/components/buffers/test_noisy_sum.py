@@ -1,23 +1,42 @@
+import hashlib
 import math
+from struct import pack
 
+import numpy as np
 import pytest
 import torch
 
 from offbeat.algorithms import FADAS, FedAvg, FedBuff, FedNova
 from offbeat.algorithms.components import LocalPlan
 from offbeat.algorithms.components.buffers.noisy_sum import noisy
+from offbeat.algorithms.components.buffers.whole_numbers import Grid
 from offbeat.algorithms.components.staleness import constant, polynomial
 
 PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)
 
 
-def rising(number):
-    """The noise of a release: its number, in each entry."""
-    return torch.full((2,), float(number))
+STEP = 2.0**-10
+GRID = Grid(clip_norm=5.0, largest=5 * 2**10)
 
 
-def started(algorithm, noise=rising, clip_norm=5.0, least=1):
-    algorithm.wrap(noisy(clip_norm=clip_norm, noise=noise, least=least))
+class Rising:
+    """Noise whose values are those of the release's number, and which records what it is bound to."""
+
+    rows = 3
+
+    def __init__(self, failures=()):
+        self.failures = list(failures)
+        self.calls = []
+
+    def noise(self, number, digests):
+        self.calls.append((number, list(digests)))
+        if self.failures:
+            raise self.failures.pop()
+        return np.full(2, number * 2**10)
+
+
+def started(algorithm, noise=None, grid=GRID, least=1, key=lambda client, version: bytes(32)):
+    algorithm.wrap(noisy(grid=grid, rounding_key=key, noise=noise, least=least))
     algorithm.start(torch.zeros(2), 9)
     for client in range(min(4, algorithm.slots())):
         algorithm.assign(client, PLAN)
@@ -34,7 +53,7 @@ def send(upload):
 
 
 def test_updates_are_clipped_and_each_release_has_the_noise_of_its_number(send):
-    algorithm = started(FedBuff(buffer_size=2, staleness=constant()))
+    algorithm = started(FedBuff(buffer_size=2, staleness=constant()), Rising())
     send(algorithm, 0, 6, 8)  # to (3, 4)
     send(algorithm, 1, 0, 1)
     assert algorithm.model.tolist() == [-(3 + 1) / 2, -(5 + 1) / 2]
@@ -49,12 +68,12 @@ def test_an_update_that_is_not_finite_counts_as_zeros(send, entry):
     algorithm = started(FedBuff(buffer_size=2, staleness=constant()))
     send(algorithm, 0, 1, entry)
     send(algorithm, 1, 3, 4)
-    assert algorithm.model.tolist() == [-(3 + 1) / 2, -(4 + 1) / 2]
+    assert algorithm.model.tolist() == [-3 / 2, -4 / 2]
     assert algorithm.refused_steps == {}
 
 
 def test_a_noisy_sum_knows_its_oldest_update(send):
-    algorithm = started(FADAS(buffer_size=1, server_lr=1.0, beta1=0, beta2=0, delay_bound=1), noise=None)
+    algorithm = started(FADAS(buffer_size=1, server_lr=1.0, beta1=0, beta2=0, delay_bound=1))
     for client in range(3):
         before = algorithm.model.clone()
         send(algorithm, client, 1, 1)
@@ -62,7 +81,7 @@ def test_a_noisy_sum_knows_its_oldest_update(send):
 
 
 def test_noise_is_not_scaled_down_with_late_updates(send):
-    algorithm = started(FedBuff(buffer_size=1, staleness=polynomial(a=1.0)))
+    algorithm = started(FedBuff(buffer_size=1, staleness=polynomial(a=1.0)), Rising())
     send(algorithm, 0, 0, 0)
     before = algorithm.model.clone()
     send(algorithm, 1, 3, 4)  # of staleness 1, so it counts a half
@@ -70,7 +89,7 @@ def test_noise_is_not_scaled_down_with_late_updates(send):
 
 
 def test_a_divided_update_is_clipped_after_the_division(send):
-    algorithm = started(FedNova(cohort=1), noise=None)
+    algorithm = started(FedNova(cohort=1))
     plan = LocalPlan(steps=4, batch_size=1, lr=0.1)
     send(algorithm, 0, 60, 80, plan=plan, normaliser=4.0)  # a direction of norm 25: clipped to 5, then four steps long
     torch.testing.assert_close(algorithm.model, torch.tensor([-12.0, -16.0]))
@@ -85,30 +104,84 @@ def test_an_update_that_weighs_more_than_one_is_refused(send, same_state):
 
 
 def test_too_few_updates_are_not_released(send):
-    algorithm = started(FedAvg(cohort=2, weighting="uniform"), least=2, noise=None)
+    algorithm = started(FedAvg(cohort=2, weighting="uniform"), least=2)
     send(algorithm, 0, 1, 1)
     algorithm.drop(1, 0)
     assert (algorithm.version, algorithm.round, algorithm.buffer.count) == (0, 1, 1)
 
 
 def test_a_failing_noise_is_made_again_and_added_once(send):
-    calls = []
-
-    def fails_once(number):
-        calls.append(number)
-        if len(calls) == 1:
-            raise OSError("full")
-        return rising(number)
-
-    algorithm = started(FedBuff(buffer_size=1, staleness=constant()), noise=fails_once)
+    noise = Rising([OSError("full")])
+    algorithm = started(FedBuff(buffer_size=1, staleness=constant()), noise)
     send(algorithm, 0, 1, 1)
     with pytest.raises(OSError, match="full"):
         _ = algorithm.model
     assert algorithm.model.tolist() == [-2, -2]
-    assert calls == [1, 1]
+    assert len(noise.calls) == 2
+    assert noise.calls[0] == noise.calls[1]
 
 
-def test_the_state_is_that_of_the_sum(send, same_state):
+def digest(*steps):
+    return hashlib.sha256(pack(f"<{len(steps)}q", *steps)).digest()
+
+
+def test_noise_is_bound_to_the_sum_and_to_those_before_it_also_after_a_restart(send):
+    noise = Rising()
+    algorithm = started(FedBuff(buffer_size=1, staleness=constant()), noise)
+    sums = [digest(1024 * n, -1024) for n in range(1, 5)]
+    for n in (1, 2, 3):
+        send(algorithm, n - 1, n, -1)
+    state, other_noise = algorithm.state_dict(), Rising()
+    restored = started(FedBuff(buffer_size=1, staleness=constant()), other_noise)
+    restored.load_state_dict(state)
+    send(restored, 3, 4, -1)
+    _ = restored.model
+    assert noise.calls == [(1, sums[:1]), (2, sums[:2]), (3, sums[:3])]
+    assert other_noise.calls == [(4, sums[1:4])]
+
+
+def test_another_sum_under_the_same_number_is_told_to_the_noise(send):
+    """A restored copy of a server may get other updates for a version that has been released before."""
+    calls = []
+    for entry in (1.0, 1.0 + STEP):
+        noise = Rising()
+        algorithm = started(FedBuff(buffer_size=2, staleness=constant()), noise)
+        send(algorithm, 0, entry, 0)
+        send(algorithm, 1, 2, 0)
+        _ = algorithm.model
+        calls.append(noise.calls)
+    assert calls == [[(1, [digest(3 * 1024, 0)])], [(1, [digest(3 * 1024 + 1, 0)])]]
+
+
+def test_models_are_whole_numbers_of_steps(send):
+    """Whatever floats the updates are."""
+    random = np.random.default_rng(0)
+    algorithm = started(FedBuff(buffer_size=2, staleness=polynomial()), Rising())
+    for client in range(4):
+        send(algorithm, client, *random.standard_normal(2))
+        steps = algorithm.model * (2 / STEP)
+        assert torch.equal(steps, steps.round())
+
+
+def test_an_update_is_rounded_by_a_key_of_its_client_and_start(send):
+    keys = []
+
+    def key(client, version):
+        keys.append((client, version))
+        return bytes([client]) * 32
+
+    halves = [0.5 * STEP, 2.5 * STEP]
+    rounded = []
+    for client in range(4):
+        algorithm = started(FedBuff(buffer_size=1, staleness=constant()), key=key)
+        send(algorithm, client, *halves)
+        rounded.append(tuple((-algorithm.model / STEP).tolist()))
+    assert keys == [(client, 0) for client in range(4)]
+    assert set(rounded) <= {(0, 2), (0, 3), (1, 2), (1, 3)}
+    assert len(set(rounded)) > 1
+
+
+def test_the_state_is_that_of_the_sum(send):
     algorithm = started(FedBuff(buffer_size=2))
     send(algorithm, 0, 6, 8)
     other = started(FedBuff(buffer_size=2))
@@ -116,4 +189,4 @@ def test_the_state_is_that_of_the_sum(send, same_state):
     send(algorithm, 1, 1, 1)
     send(other, 1, 1, 1)
     assert torch.equal(algorithm.model, other.model)
-    assert math.isclose(algorithm.model[0].item(), -(3 + 1 + 1) / 2, rel_tol=1e-6)
+    assert algorithm.model.tolist() == [-(3 + 1) / 2, -(4 + 1) / 2]

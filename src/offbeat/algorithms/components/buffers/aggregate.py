@@ -215,14 +215,14 @@ class Sum(Aggregate):
 
     def _empty(self) -> None:
         super()._empty()
-        self._sum = RunningSum(self._run)
+        self._sum = self._empty_sum()
         self._weight = 0.0
         self._oldest: int | None = None
         self._tallies = dict.fromkeys(self.tallies, 0.0)
 
     def add(self, update: Update, weight: float | Weight) -> None:
         factor = weight.value if isinstance(weight, Weight) else weight
-        self._sum.add(update.vector, factor)
+        self._add_vector(update, factor)
         self._weight += factor
         self._count += 1
         self._oldest = update.version if self._oldest is None else min(self._oldest, update.version)
@@ -232,9 +232,19 @@ class Sum(Aggregate):
 
     def release(self, version: int) -> ClosedBuffer:
         numbers: dict[str, Any] = {"count": self._count, "weight": self._weight, "tallies": self._tallies}
-        closed = ClosedBuffer(version, self._sum.total, **numbers, oldest=self._oldest)
+        closed = ClosedBuffer(version, self._total(version), **numbers, oldest=self._oldest)
         self._empty()
         return closed
+
+    def _empty_sum(self) -> RunningSum:
+        return RunningSum(self._run)
+
+    def _add_vector(self, update: Update, factor: float) -> None:
+        self._sum.add(update.vector, factor)
+
+    def _total(self, version: int) -> Callable[[], Tensor]:
+        """Return the function that returns the sum of a release, float32 ``(d,)``."""
+        return self._sum.total
 
     def state_dict(self) -> dict[str, Any]:
         numbers = {"count": self._count, "weight": self._weight, "oldest": self._oldest}

@@ -1,87 +1,113 @@
 """Sums of clipped updates with noise, by a server that sees each update."""
 
+import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight
+from offbeat.algorithms.components.buffers.aggregate import Aggregate, Sum
 from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
-from offbeat.algorithms.components.buffers.wrappers import Wrap, Wrapper, clipped
-from offbeat.algorithms.components.update import Update, Vector, resolve
+from offbeat.algorithms.components.buffers.running_sum import RunningSum
+from offbeat.algorithms.components.buffers.whole_numbers import Grid, WholeNumbers, values
+from offbeat.algorithms.components.buffers.wrappers import Wrap
+from offbeat.algorithms.components.component import RunFacts
+from offbeat.algorithms.components.update import Update
+from offbeat_client.differential_privacy.noise_rows import NoiseSource
 
 if TYPE_CHECKING:
     from offbeat.algorithms.components.algorithm import Algorithm
 
 
-class NoisySum(Wrapper):
-    """A sum of updates of norm C or less, with noise on each release.
+class NoisySum(Sum):
+    """A sum of whole numbers that stand for updates of norm C or less, with whole noise on each release.
 
-    An update is clipped to C times its algorithm's ``divisor``, and weighs at most 1 after the division by it. So one
-    client changes the sum by no more than C, the sensitivity that the noise is made for. The weights of most algorithms
-    are below 1 for late updates; the noise is not scaled down with them. An update that is not finite counts as zeros:
+    An update is divided by its algorithm's ``divisor``, clipped to C, scaled by a weight of at most 1 and rounded at
+    random to whole numbers of steps, whose norm is at most C and √d steps. So one client changes the sum by no more,
+    the sensitivity that the noise is made for. Noise is added to the whole sum, which becomes floats once, at the end:
+    floats would tell the sum apart from its neighbours by the gaps between them. The weights of most algorithms are
+    below 1 for late updates; the noise is not scaled down with them. An update that is not finite counts as zeros:
     refused, it would tell that its client's training diverged.
 
+    The noise of a release is bound to the digest of its sum, and that of banded noise to those of the sums before it,
+    which are part of the state.
+
     Args:
-        inner: The buffer that it is around.
-        algorithm: Whose buffer it is.
-        clip_norm: C.
-        noise: Maps the number of a release, 1, 2, …, to its noise, float32 ``(d,)``; None for no noise.
+        algorithm: Whose buffer it stands for, a ``Sum``.
+        grid: C and the step.
+        rounding_key: Maps a client and the version that it started from to 32 bytes, of which its update is rounded.
+        noise: The noise; None for no noise.
         least: The fewest updates in a sum.
     """
 
     def __init__(
         self,
-        inner: Aggregate,
         algorithm: "Algorithm[Any]",
         *,
-        clip_norm: float,
-        noise: Callable[[int], Tensor] | None,
+        grid: Grid,
+        rounding_key: Callable[[int, int], bytes],
+        noise: NoiseSource | None,
         least: int,
     ) -> None:
-        super().__init__(inner)
-        self.clip_norm = clip_norm
+        assert isinstance(algorithm.buffer, Sum)
+        super().__init__(*algorithm.buffer.tallies)
+        self.grid = grid
         self.least = least
         self._algorithm = algorithm
+        self._rounding_key = rounding_key
         self._noise = noise
 
-    def add(self, update: Update, weight: float | Weight) -> None:
-        """Pass a clipped update on; a ``ValueError`` if it would weigh more than 1."""
+    def start(self, run: RunFacts) -> None:
+        super().start(run)
+        self._digests: dict[int, bytes] = {}  # of the last sums, by number
+
+    def _empty_sum(self) -> RunningSum:
+        return RunningSum(self._run, torch.int64, vectors=torch.int32)
+
+    def _add_vector(self, update: Update, factor: float) -> None:
+        """Add the update's whole numbers; a ``ValueError`` if it would weigh more than 1."""
         assert update.plan is not None
         divisor = self._algorithm.divisor(update.plan)
-        scale = (weight.value if isinstance(weight, Weight) else weight) * divisor
+        scale = factor * divisor
         if not 0 <= scale <= 1:
             raise ValueError(f"an update weighs {scale:.6g}, at most 1 is private")
-        finite = update._replace(vector=_FiniteOrZeros(update.vector, self._run.length))
-        self.inner.add(clipped(finite, self.clip_norm * divisor, self._run.length), weight)
+        key = self._rounding_key(update.client, update.version)
+        numbers = WholeNumbers(update.vector, self._run.length, self.grid, divisor, scale, key)
+        self._sum.add(numbers.resolve() if isinstance(update.vector, Tensor) else numbers, 1)
 
-    def release(self, version: int) -> ClosedBuffer:
-        closed = self.inner.release(version)
-        noise = self._noise
-        if noise is None:
-            return closed
-        numbers: dict[str, Any] = {name: getattr(closed, name) for name in ("count", "weight", "tallies", "oldest")}
-        return ClosedBuffer(version, lambda: closed.total() + noise(version + 1).to(closed.total().device), **numbers)
+    def _total(self, version: int) -> Callable[[], Tensor]:
+        numbers = self._sum
+        return lambda: values(self._with_noise(version + 1, numbers.total()), self.grid.step)
+
+    def _with_noise(self, number: int, total: Tensor) -> Tensor:
+        """Return the sum with this number and its noise, int64 ``(d,)``."""
+        if self._noise is None:
+            return total
+        sums = {n: digest for n, digest in self._digests.items() if number - self._noise.rows < n < number}
+        sums[number] = hashlib.sha256(total.cpu().numpy().astype("<i8", copy=False).data).digest()
+        noise = self._noise.noise(number, [sums[n] for n in sorted(sums)])
+        self._digests = sums
+        return total + torch.from_numpy(noise).to(total.device)
+
+    def state_dict(self) -> dict[str, Any]:
+        digests = {
+            "digest_numbers": list(self._digests),
+            "digests": [digest.hex() for digest in self._digests.values()],
+        }
+        return super().state_dict() | digests
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        digests = map(bytes.fromhex, state["digests"])
+        self._digests = dict(zip(state["digest_numbers"], digests, strict=True))
 
 
-class _FiniteOrZeros:
-    """The promise of a vector, or of zeros if it is not finite."""
-
-    def __init__(self, vector: Vector, length: int) -> None:
-        self._vector = vector
-        self._length = length
-
-    def resolve(self) -> Tensor:
-        vector = resolve(self._vector, self._length)
-        return vector if vector.isfinite().all() else torch.zeros_like(vector)
-
-
-def noisy(*, clip_norm: float, noise: Callable[[int], Tensor] | None, least: int) -> Wrap:
-    """Return a function that wraps a buffer of deltas in a ``NoisySum``."""
+def noisy(*, grid: Grid, rounding_key: Callable[[int, int], bytes], noise: NoiseSource | None, least: int) -> Wrap:
+    """Return a function that replaces a buffer of deltas by a ``NoisySum``."""
 
     def wrap(algorithm: "Algorithm[Any]") -> Aggregate:
-        buffer = check_private_sum(algorithm, is_masked=False, is_noisy=noise is not None)
-        return NoisySum(buffer, algorithm, clip_norm=clip_norm, noise=noise, least=least)
+        check_private_sum(algorithm, is_masked=False, is_noisy=noise is not None)
+        return NoisySum(algorithm, grid=grid, rounding_key=rounding_key, noise=noise, least=least)
 
     return wrap

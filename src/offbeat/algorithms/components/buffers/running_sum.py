@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from offbeat.algorithms.components.component import RunFacts
@@ -9,21 +10,28 @@ from offbeat.algorithms.components.update import Vector, resolve
 
 
 class RunningSum:
-    """Σ weight · vector in one float32 vector ``(d,)``.
+    """Σ weight · vector in one vector ``(d,)``.
 
     A promise waits until the sum is read, and so do all vectors after it: the order of the additions, and with it
     every bit of the sum, is that of the calls. No memory is allocated before the first vector is added.
+
+    Args:
+        run: The run.
+        dtype: The type of the sum.
+        vectors: The type of the vectors.
     """
 
-    def __init__(self, run: RunFacts) -> None:
+    def __init__(self, run: RunFacts, dtype: torch.dtype = torch.float32, vectors: torch.dtype = torch.float32) -> None:
         self._run = run
+        self._dtype = dtype
+        self._vectors = vectors
         self._sum: Tensor | None = None
         self._waiting: list[tuple[Vector, float]] = []
 
     def add(self, vector: Vector, weight: float) -> None:
         """Add weight · vector; a ``ValueError`` if a tensor has the wrong shape."""
         if isinstance(vector, Tensor):
-            vector = resolve(vector, self._run.length)
+            vector = resolve(vector, self._run.length, self._vectors)
             if not self._waiting:
                 self._vector().add_(vector, alpha=weight)
                 return
@@ -33,19 +41,19 @@ class RunningSum:
         """Return the sum ``(d,)``, not a copy."""
         while self._waiting:
             vector, weight = self._waiting[0]
-            self._vector().add_(resolve(vector, self._run.length), alpha=weight)
+            self._vector().add_(resolve(vector, self._run.length, self._vectors), alpha=weight)
             del self._waiting[0]
         return self._vector()
 
     def _vector(self) -> Tensor:
         if self._sum is None:
-            self._sum = self._run.zeros()
+            self._sum = self._run.zeros(self._dtype)
         return self._sum
 
     def state_dict(self) -> dict[str, Any]:
         """Return the sum; promises are resolved for it."""
         is_empty = self._sum is None and not self._waiting
-        return {"sum": self._run.zeros() if is_empty else self.total().clone()}
+        return {"sum": self._run.zeros(self._dtype) if is_empty else self.total().clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._sum = state["sum"].clone()

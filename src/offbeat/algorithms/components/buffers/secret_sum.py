@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Entry, Sum, Weight
+from offbeat.algorithms.components.buffers.whole_numbers import values
 from offbeat.algorithms.components.buffers.wrappers import Wrapper
 from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.update import Update, resolve
 
 _COLUMNS = {"client": torch.int64, "version": torch.int64}
-_PIECE = 1 << 16  # numbers at a time
 
 
 class SecretSum(Wrapper):
@@ -92,7 +92,7 @@ class SecretSum(Wrapper):
     def _revealed(self, closed: ClosedBuffer, numbers: Callable[[], Tensor]) -> ClosedBuffer:
         """Return the buffer of the whole numbers that ``numbers`` returns."""
         counts: dict[str, Any] = {name: getattr(closed, name) for name in ("count", "weight", "tallies", "oldest")}
-        return ClosedBuffer(closed.version, lambda: _values(numbers(), self._value), **counts)
+        return ClosedBuffer(closed.version, lambda: values(numbers(), self._value), **counts)
 
     def without(self, closed: ClosedBuffer, client: int) -> ClosedBuffer | None:
         entries = [entry for entry in closed.entries if entry.update.client != client]
@@ -142,18 +142,6 @@ class SecretSum(Wrapper):
                 state["vectors"].clone(), state["shares"], *columns, strict=True
             )
         ]
-
-
-def _values(numbers: Tensor, value: float) -> Tensor:
-    """Return ``value · numbers``, float32 ``(d,)``; each product is rounded once.
-
-    The products in float64 are made a piece at a time: all of them would be new memory, which takes longer to get than
-    to fill.
-    """
-    values = torch.empty(len(numbers), device=numbers.device)
-    for part, piece in zip(values.split(_PIECE), numbers.split(_PIECE), strict=True):
-        part.copy_(piece.double().mul_(value))
-    return values
 
 
 def _not_revealed() -> Tensor:
