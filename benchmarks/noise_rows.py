@@ -1,14 +1,17 @@
 """The time of differential privacy's noise.
 
 ``python benchmarks/noise_rows.py`` prints milliseconds of a core per 10 million Gaussians, as the median, least and
-largest of 9 repetitions: AES-256-CTR and Box-Muller alone, a sum's independent noise, a row of its banded noise.
+largest of 9 repetitions: AES-256-CTR and Box-Muller alone, a sum's independent noise with its rounding, a row of its
+banded noise.
 """
 
 import statistics
 import time
 from collections.abc import Callable
 
-from offbeat_client.differential_privacy.noise_rows import NoiseSource, standard_normals
+from offbeat_client.differential_privacy.gaussian_words import WORDS, gaussians
+from offbeat_client.differential_privacy.noise_rows import NoiseSource
+from offbeat_client.privacy.keystream import keystream
 
 LENGTH = 10_000_000
 PAIRS = 1 << 14
@@ -29,16 +32,17 @@ def show(name: str, work: Callable[[int], object], gaussians: int) -> None:
 
 def main() -> None:
     """Print all rows."""
-    independent = NoiseSource(SECRET, LENGTH, noise_multiplier=5, clip_norm=1)
-    banded = NoiseSource(SECRET, LENGTH, noise_multiplier=5, clip_norm=1, bands=BANDS)
+    independent = NoiseSource(SECRET, LENGTH, noise_multiplier=5, largest=2**19 - 1)
+    banded = NoiseSource(SECRET, LENGTH, noise_multiplier=5, largest=2**19 - 1, bands=BANDS)
+    digests = [bytes([number]) * 32 for number in range(2 * BANDS)]
 
     def many(number: int) -> None:
         for piece in range(100):
-            standard_normals(SECRET, number << 32 | piece, PAIRS)
+            gaussians(keystream(SECRET, number << 32 | piece, WORDS * PAIRS))
 
-    show("standard_normals", many, 200 * PAIRS)
-    show("independent noise", independent.noise, LENGTH)
-    show("a row of banded", banded.noise, BANDS * LENGTH)
+    show("Gaussians", many, 200 * PAIRS)
+    show("independent noise", lambda number: independent.noise(number, digests), LENGTH)
+    show("a row of banded", lambda number: banded.noise(number, digests), BANDS * LENGTH)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,12 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from offbeat.algorithms.components.buffers.whole_numbers import Grid, WholeNumbers, values
+from offbeat_client.differential_privacy.noise_rows import NoiseSource
 from offbeat_client.helper.opening import open_seeds, sum_of_masks
 from offbeat_client.privacy.envelope import RECORD_BYTES, Binding, parse, seal
 from offbeat_client.privacy.epoch_key import EpochKey
@@ -68,7 +71,7 @@ def helper_rows() -> list[Row]:
     helper_key, head = Ed25519PrivateKey.generate(), Head(0, bytes(32))
     helper, head_signature = helper_key.public_key().public_bytes_raw(), helper_key.sign(head.signed_message(bytes(32)))
     record = seal(seeds[0], hpke_key.public_key().public_bytes_raw(), binding, head_signature, signing_key)
-    noise = np.random.default_rng(0).normal(0, 3.77, LENGTH)
+    noise = np.random.default_rng(0).integers(-(2**20), 2**20, LENGTH)
 
     def check_and_open() -> None:
         envelope = parse(record)
@@ -78,9 +81,26 @@ def helper_rows() -> list[Row]:
 
     return [
         ("helper: check and open an envelope", check_and_open),
-        ("helper: the sum of 1 mask", lambda: sum_of_masks(seeds[:1], LENGTH, None, 1.0)),
-        ("helper: the sum of 10 masks", lambda: sum_of_masks(seeds, LENGTH, None, 1.0)),
-        ("helper: the same with rounded noise", lambda: sum_of_masks(seeds, LENGTH, noise, 2e-6)),
+        ("helper: the sum of 1 mask", lambda: sum_of_masks(seeds[:1], LENGTH, None)),
+        ("helper: the sum of 10 masks", lambda: sum_of_masks(seeds, LENGTH, None)),
+        ("helper: the same with whole noise", lambda: sum_of_masks(seeds, LENGTH, noise)),
+    ]
+
+
+def server_rows() -> list[Row]:
+    """Return the parts of the work of a server without a helper: on each update, and on each sum."""
+    delta = torch.from_numpy(np.random.default_rng(0).normal(0, 1e-3, LENGTH).astype(np.float32))
+    grid = Grid(clip_norm=0.1, largest=2**19 - 1)
+    numbers = WholeNumbers(delta, LENGTH, grid, 1.0, 1.0, bytes(32))
+    total = torch.zeros(LENGTH, dtype=torch.int64)
+    total += numbers.resolve()
+    noise = NoiseSource(bytes(32), LENGTH, noise_multiplier=3.77, largest=grid.largest)
+    return [
+        ("server: an update as whole numbers", numbers.resolve),
+        ("server: digest of a sum", lambda: hashlib.sha256(total.numpy().data).digest()),
+        ("server: noise of a sum", lambda: noise.noise(1, [bytes(32)])),
+        ("server: a sum as floats", lambda: values(total, grid.step)),
+        ("for comparison: a plain update is added", lambda: delta.clone().add_(delta, alpha=0.5)),
     ]
 
 
@@ -98,7 +118,7 @@ def milliseconds(work: Callable[[], object]) -> list[float]:
 def main() -> None:
     """Print times and bytes."""
     print(f"{LENGTH:,} parameters{'':24} CPU ms       range")
-    for name, work in client_rows() + helper_rows():
+    for name, work in client_rows() + helper_rows() + server_rows():
         times = milliseconds(work)
         print(f"{name:42} {statistics.median(times):7.1f}  {times[0]:.1f} … {times[-1]:.1f}")
     print("\nparameters  bytes up of a share  relative to a plain float32 update")

@@ -47,15 +47,13 @@ def gaussians(words: NDArray[np.uint32]) -> NDArray[np.float64]:
         Array ``(2 · pairs,)``; errors are below ``ERROR``.
     """
     high, angles, low, _ = _parts(words)
-    # Above ½ the distance of u to 1 is computed: there u itself would lose the digits of its logarithm.
-    is_upper = high >> np.uint64(63) != 0
-    flip = np.where(is_upper, np.uint64(2**64 - 1), np.uint64(0))
-    distance = (low ^ flip.astype(np.uint32)) + 0.5
-    distance *= 2.0**-32
-    distance += high ^ flip
-    distance *= 2.0**-64
-    radius = np.log(distance)
-    radius[is_upper] = np.log1p(-distance[is_upper])
+    u = np.multiply(high, 2.0**-64)
+    u += np.multiply(low, 2.0**-96)
+    u += 2.0**-97
+    radius = np.log(u)
+    # Near 1 the logarithm needs digits that u has lost. The bits of 2⁹⁶ − 1 − W are those of W, all flipped.
+    near = np.flatnonzero(u > 1 - 2.0**-14)
+    radius[near] = np.log1p(-(~high[near] * 2.0**-64 + ~low[near] * 2.0**-96 + 2.0**-97))
     radius *= -2
     np.sqrt(radius, out=radius)
     tangent = angles * _HALF_ANGLE

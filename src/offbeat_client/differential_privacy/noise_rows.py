@@ -116,7 +116,9 @@ class NoiseSource:
                 part += coefficient * self._normals(key, row, piece)[: len(part)]
             rounded = np.rint(part)
             noise[begin : begin + _PIECE] = rounded
-            for index in np.flatnonzero(np.abs(part - rounded) >= 0.5 - self._error).tolist():
+            part -= rounded
+            np.abs(part, out=part)
+            for index in np.flatnonzero(part >= 0.5 - self._error).tolist():
                 noise[begin + index] = self._exactly_rounded(rows, piece, index)
         return noise
 

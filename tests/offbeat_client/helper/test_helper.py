@@ -54,7 +54,7 @@ def expected_words(folder, terms, number, visits):
             separation=terms.min_separation,
             bands=terms.bands,
         )
-        total = total - source.noise(number, digests).astype(object)
+        total = total - source.noise(number, digests[:number]).astype(object)
     return [word % 2**32 for word in total]
 
 

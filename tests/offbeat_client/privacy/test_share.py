@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from offbeat_client.privacy import share as module
 from offbeat_client.privacy.envelope import parse
 from offbeat_client.privacy.epoch_key import EpochKey
-from offbeat_client.privacy.fixed_point import quantise
+from offbeat_client.privacy.fixed_point import quantise, whole_numbers
 from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.keystream import keystream
 from offbeat_client.privacy.share import make_share, mask, vector_digest
@@ -94,7 +94,9 @@ def test_masked_minus_mask_is_the_quantised_vector(share_of, unmasked, make_term
 
 def test_every_share_has_fresh_keys(share_of, unmasked, hpke_key, monkeypatch):
     used = []
-    monkeypatch.setattr(module, "quantise", lambda *values: used.append(values[2]) or quantise(*values))
+    monkeypatch.setattr(
+        module, "whole_numbers", lambda *a, **named: used.append(named["key"]) or whole_numbers(*a, **named)
+    )
     delta = normal(1000, 0.001)
     shares = [share_of(delta) for _ in range(3)]
     seeds = [parse(share.record).open(hpke_key) for share in shares]
