@@ -15,7 +15,8 @@ import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from offbeat.algorithms.components.buffers.whole_numbers import Grid, WholeNumbers, values
+from offbeat.algorithms.components.buffers.whole_sums import values
+from offbeat.whole_numbers import Grid, WholeNumbers
 from offbeat_client.differential_privacy.noise_rows import NoiseSource
 from offbeat_client.helper.opening import open_seeds, sum_of_masks
 from offbeat_client.privacy.envelope import RECORD_BYTES, Binding, parse, seal
@@ -91,7 +92,7 @@ def server_rows() -> list[Row]:
     """Return the parts of the work of a server without a helper: on each update, and on each sum."""
     delta = torch.from_numpy(np.random.default_rng(0).normal(0, 1e-3, LENGTH).astype(np.float32))
     grid = Grid(clip_norm=0.1, largest=2**19 - 1)
-    numbers = WholeNumbers(delta, LENGTH, grid, 1.0, 1.0, bytes(32))
+    numbers = WholeNumbers(delta, grid, 1.0, 1.0, bytes(32))
     total = torch.zeros(LENGTH, dtype=torch.int64)
     total += numbers.resolve()
     noise = NoiseSource(bytes(32), LENGTH, noise_multiplier=3.77, largest=grid.largest)

@@ -5,18 +5,17 @@ import torch
 
 from offbeat.algorithms import FedBuff, LocalPlan
 from offbeat.algorithms.components.buffers.secret import secret
-from offbeat.algorithms.components.buffers.whole_numbers import Grid
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.participation import Participation
 from offbeat.simulation.masked_updates import MaskedUpdates
+from offbeat.whole_numbers import Grid
 from tests.algorithms.case import Deferred
 
 PLAN = LocalPlan(steps=4, batch_size=1, lr=0.1)
-RULES = MaskedUpdates(Grid(clip_norm=8.0, largest=8), length=1, seed=1, open_sum=lambda number, total: total)
+RULES = MaskedUpdates(Grid(clip_norm=8.0, largest=8), seed=1, open_sum=lambda number, total: total)
 
 
 def numbers_of(vector, *, divisor=1.0, scale=1.0, rules=RULES, client=0, visit=0):
-    rules = replace(rules, length=len(vector))
     return rules.promise(Deferred(torch.tensor(vector)), client, visit, divisor, scale).resolve()
 
 

@@ -2,8 +2,10 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from offbeat.algorithms import MIFA, FedAvg, FedBuff, FedLaAvg, FedNova, Port
+from offbeat.algorithms.components import Update
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.worlds.privacy import protection
 from offbeat_client.differential_privacy.correlated_noise import sensitivity
@@ -109,3 +111,22 @@ def test_partial_updates_do_not_go_with_masks():
     with pytest.raises(ValueError, match="a divisor is 1 or FedNova's a"):
         made.wrap(OwnDivisor(), None, SECRET)
     asked(FedNova(), helper="a", min_clients=2).wrap(FedNova(), None, SECRET)
+
+
+def test_a_servers_rounding_is_made_of_secret_client_and_start_alone():
+    algorithm = FedBuff(buffer_size=1, concurrency=9)
+    made = asked(clip_norm=1.0, length=64)
+    made.wrap(algorithm, None, SECRET)
+    whole = algorithm.buffer._whole
+    half = torch.full((64,), 0.5 * made.grid.step)
+
+    def numbers(client, version, whole=whole, **changes):
+        return whole(Update(client, version, half, 1, 1, 1.0)._replace(**changes), 1.0, 1.0).resolve()
+
+    first = numbers(3, 5)
+    assert set(first.tolist()) == {0, 1}
+    assert torch.equal(first, numbers(3, 5, examples=9, steps=7, loss=1.0))
+    other = FedBuff(buffer_size=1, concurrency=9)
+    made.wrap(other, None, bytes(32))
+    for one in (numbers(4, 5), numbers(3, 6), numbers(3, 5, whole=other.buffer._whole)):
+        assert not torch.equal(one, first)

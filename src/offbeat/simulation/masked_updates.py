@@ -9,8 +9,8 @@ from torch import Tensor
 
 from offbeat.algorithms.components import Promise, Vector
 from offbeat.algorithms.components.buffers.secret_sum import SecretSum
-from offbeat.algorithms.components.buffers.whole_numbers import Grid, WholeNumbers
 from offbeat.coordinator import Coordinator
+from offbeat.whole_numbers import Grid, WholeNumbers
 from offbeat_client.privacy.envelope import RECORD_BYTES
 
 
@@ -22,14 +22,12 @@ class MaskedUpdates:
 
     Attributes:
         grid: C and the step.
-        length: d.
         seed: The run's seed, of which the rounding is made. Real clients use the operating system's random numbers.
         open_sum: Maps the number of a sum and the sum, int32 ``(d,)``, to what the helper releases.
         sends_differences: Whether clients send differences to their last counted whole numbers, which they remember.
     """
 
     grid: Grid
-    length: int
     seed: int
     open_sum: Callable[[int, Tensor], Tensor]
     sends_differences: bool = False
@@ -43,7 +41,7 @@ class MaskedUpdates:
     def promise(self, work: Promise, client: int, visit: int, divisor: float, scale: float) -> Promise:
         """Return the promise of a client's upload, int32 ``(d,)``."""
         key = hashlib.sha256(f"rounding {self.seed} {client} {visit}".encode()).digest()
-        numbers = WholeNumbers(work, self.length, self.grid, divisor, scale, key)
+        numbers = WholeNumbers(work, self.grid, divisor, scale, key)
         if not self.sends_differences:
             return numbers
         # The sum with its last update is open, so that is resolved.

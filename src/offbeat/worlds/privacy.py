@@ -9,9 +9,10 @@ from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.algorithms.components.buffers.noisy_sum import noisy
 from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
 from offbeat.algorithms.components.buffers.secret import secret
-from offbeat.algorithms.components.buffers.whole_numbers import Grid
+from offbeat.algorithms.components.update import Update
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.coordinator.participation import Participation
+from offbeat.whole_numbers import Grid, WholeNumbers
 from offbeat_client.differential_privacy.noise_rows import NoiseSource
 from offbeat_client.differential_privacy.plan import check_schedule
 from offbeat_client.local_plan import normaliser
@@ -79,9 +80,8 @@ class Protection:
         section = self.section
         algorithm.measures = False  # a client's speed may depend on its data
         if section.helper is None:
-            rounding_key = partial(_rounding_key, secret_key)
-            least = section.min_clients
-            algorithm.wrap(noisy(grid=self.grid, rounding_key=rounding_key, noise=noise, least=least))
+            whole = partial(_whole_numbers, self.grid, secret_key)
+            algorithm.wrap(noisy(step=self.grid.step, whole=whole, noise=noise, least=section.min_clients))
             return
         if type(algorithm).urgent is not Algorithm.urgent:
             raise ValueError(f"[privacy] does not go with {algorithm.name}: it asks for partial updates")
@@ -149,9 +149,10 @@ def protection(
     return Protection(section, places, clients, length, payload)
 
 
-def _rounding_key(secret_key: bytes, client: int, start_version: int) -> bytes:
-    """Return the key for rounding a client's update.
+def _whole_numbers(grid: Grid, secret_key: bytes, update: Update, divisor: float, scale: float) -> WholeNumbers:
+    """Return an update's whole numbers.
 
-    It depends on nothing that clients send. A client's counted updates start from different versions.
+    The rounding depends on nothing that clients send. A client's counted updates start from different versions.
     """
-    return hmac.digest(secret_key, f"rounding {client} {start_version}".encode(), "sha256")
+    key = hmac.digest(secret_key, f"rounding {update.client} {update.version}".encode(), "sha256")
+    return WholeNumbers(update.vector, grid, divisor, scale, key)

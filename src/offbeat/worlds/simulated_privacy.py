@@ -45,7 +45,7 @@ def protect(
     if section.helper is None:
         return asked.participation(), None
     sends_differences = asked.payload == "difference"
-    masked = MaskedUpdates(asked.grid, length, seed, _open_sum(noise), sends_differences)
+    masked = MaskedUpdates(asked.grid, seed, _open_sum(noise), sends_differences)
     return asked.participation(), masked
 
 

@@ -13,8 +13,8 @@ import torch
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components import LocalPlan, Update
 from offbeat.algorithms.components.buffers.noisy_sum import noisy
-from offbeat.algorithms.components.buffers.whole_numbers import Grid
 from offbeat.algorithms.components.staleness import constant
+from offbeat.whole_numbers import Grid, WholeNumbers
 from offbeat_client.differential_privacy.noise_rows import NoiseSource
 from offbeat_client.helper.opening import sum_of_masks
 from offbeat_client.privacy.fixed_point import whole_numbers
@@ -52,7 +52,11 @@ def served_sums(bands: int, seed: int = 0, *, noise_share: float = 1.0, clip_nor
     grid = Grid(clip_norm, round(GRID.largest * clip_norm / CLIP_NORM))
     source = noise_source(bands, seed, SIGMA * noise_share)
     keys = (hashlib.sha256(b"rounding %d %d" % (seed, number)).digest() for number in count())
-    algorithm.wrap(noisy(grid=grid, rounding_key=lambda *_: next(keys), noise=source, least=1))
+
+    def whole(update: Update, divisor: float, scale: float) -> WholeNumbers:
+        return WholeNumbers(update.vector, grid, divisor, scale, next(keys))
+
+    algorithm.wrap(noisy(step=grid.step, whole=whole, noise=source, least=1))
     algorithm.start(torch.zeros(LENGTH), 1000)
     clients, models = cycle(range(1000)), [np.zeros(LENGTH)]
 

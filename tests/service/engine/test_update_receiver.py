@@ -14,10 +14,10 @@ import torch
 
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.buffers.noisy_sum import noisy
-from offbeat.algorithms.components.buffers.whole_numbers import Grid
 from offbeat.coordinator.participation import Participation
 from offbeat.service.engine import update_receiver
 from offbeat.service.engine.privacy_status import PrivacySettings
+from offbeat.whole_numbers import Grid, WholeNumbers
 from tests.service.conftest import body_of, running
 from tests.service.http_client import (
     NANS,
@@ -238,7 +238,8 @@ def test_a_private_update_that_is_not_finite_counts_as_zeros_and_its_norm_is_not
     def make():
         algorithm = FedBuff(buffer_size=2, concurrency=4)
         grid = Grid(clip_norm=2.0**20, largest=2**20)  # of step 1
-        algorithm.wrap(noisy(grid=grid, rounding_key=lambda client, version: bytes(32), noise=None, least=1))
+        whole = lambda update, *scales: WholeNumbers(update.vector, grid, *scales, bytes(32))  # noqa: E731
+        algorithm.wrap(noisy(step=grid.step, whole=whole, noise=None, least=1))
         return algorithm
 
     options = {"participation": Participation(5), "privacy": PrivacySettings(0.0, 1e-5), "max_update_norm": math.inf}

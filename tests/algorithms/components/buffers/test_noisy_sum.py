@@ -9,8 +9,8 @@ import torch
 from offbeat.algorithms import FADAS, FedAvg, FedBuff, FedNova
 from offbeat.algorithms.components import LocalPlan
 from offbeat.algorithms.components.buffers.noisy_sum import noisy
-from offbeat.algorithms.components.buffers.whole_numbers import Grid
 from offbeat.algorithms.components.staleness import constant, polynomial
+from offbeat.whole_numbers import Grid, WholeNumbers
 
 PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)
 
@@ -35,8 +35,12 @@ class Rising:
         return np.full(2, number * 2**10)
 
 
-def started(algorithm, noise=None, grid=GRID, least=1, key=lambda client, version: bytes(32)):
-    algorithm.wrap(noisy(grid=grid, rounding_key=key, noise=noise, least=least))
+def whole(update, divisor, scale):
+    return WholeNumbers(update.vector, GRID, divisor, scale, bytes([update.client]) * 32)
+
+
+def started(algorithm, noise=None, least=1):
+    algorithm.wrap(noisy(step=STEP, whole=whole, noise=noise, least=least))
     algorithm.start(torch.zeros(2), 9)
     for client in range(min(4, algorithm.slots())):
         algorithm.assign(client, PLAN)
@@ -161,24 +165,6 @@ def test_models_are_whole_numbers_of_steps(send):
         send(algorithm, client, *random.standard_normal(2))
         steps = algorithm.model * (2 / STEP)
         assert torch.equal(steps, steps.round())
-
-
-def test_an_update_is_rounded_by_a_key_of_its_client_and_start(send):
-    keys = []
-
-    def key(client, version):
-        keys.append((client, version))
-        return bytes([client]) * 32
-
-    halves = [0.5 * STEP, 2.5 * STEP]
-    rounded = []
-    for client in range(4):
-        algorithm = started(FedBuff(buffer_size=1, staleness=constant()), key=key)
-        send(algorithm, client, *halves)
-        rounded.append(tuple((-algorithm.model / STEP).tolist()))
-    assert keys == [(client, 0) for client in range(4)]
-    assert set(rounded) <= {(0, 2), (0, 3), (1, 2), (1, 3)}
-    assert len(set(rounded)) > 1
 
 
 def test_the_state_is_that_of_the_sum(send):

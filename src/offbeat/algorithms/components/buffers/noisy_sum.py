@@ -1,8 +1,8 @@
 """Sums of clipped updates with noise, by a server that sees each update."""
 
 import hashlib
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -10,14 +10,31 @@ from torch import Tensor
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, Sum
 from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
 from offbeat.algorithms.components.buffers.running_sum import RunningSum
-from offbeat.algorithms.components.buffers.whole_numbers import Grid, WholeNumbers, values
+from offbeat.algorithms.components.buffers.whole_sums import values
 from offbeat.algorithms.components.buffers.wrappers import Wrap
 from offbeat.algorithms.components.component import RunFacts
-from offbeat.algorithms.components.update import Update
-from offbeat_client.differential_privacy.noise_rows import NoiseSource
+from offbeat.algorithms.components.update import Promise, Update
 
 if TYPE_CHECKING:
     from offbeat.algorithms.components.algorithm import Algorithm
+
+
+class WholeNoise(Protocol):
+    """Whole noise of sums, as ``NoiseSource`` makes it.
+
+    Attributes:
+        rows: How many sums the noise of one depends on, itself included.
+    """
+
+    rows: int
+
+    def noise(self, number: int, digests: Sequence[bytes]) -> Any:
+        """Return the noise of a sum, an int64 array ``(d,)``; the digests end with its own."""
+        ...
+
+
+WholeUpdate = Callable[[Update, float, float], Promise]
+"""Maps an update, its divisor and its scale to the promise of its whole numbers, int32 ``(d,)``."""
 
 
 class NoisySum(Sum):
@@ -26,7 +43,7 @@ class NoisySum(Sum):
     An update is divided by its algorithm's ``divisor``, clipped to C, scaled by a weight of at most 1 and rounded at
     random to whole numbers of steps, whose norm is at most C and √d steps. So one client changes the sum by no more,
     the sensitivity that the noise is made for. Noise is added to the whole sum, which becomes floats once, at the end:
-    floats would tell the sum apart from its neighbours by the gaps between them. The weights of most algorithms are
+    noise in floats on sums in floats would leak through the gaps between floats. The weights of most algorithms are
     below 1 for late updates; the noise is not scaled down with them. An update that is not finite counts as zeros:
     refused, it would tell that its client's training diverged.
 
@@ -35,8 +52,8 @@ class NoisySum(Sum):
 
     Args:
         algorithm: Whose buffer it stands for, a ``Sum``.
-        grid: C and the step.
-        rounding_key: Maps a client and the version that it started from to 32 bytes, of which its update is rounded.
+        step: The value of the whole number 1.
+        whole: Makes an update whole numbers.
         noise: The noise; None for no noise.
         least: The fewest updates in a sum.
     """
@@ -45,17 +62,17 @@ class NoisySum(Sum):
         self,
         algorithm: "Algorithm[Any]",
         *,
-        grid: Grid,
-        rounding_key: Callable[[int, int], bytes],
-        noise: NoiseSource | None,
+        step: float,
+        whole: WholeUpdate,
+        noise: WholeNoise | None,
         least: int,
     ) -> None:
         assert isinstance(algorithm.buffer, Sum)
         super().__init__(*algorithm.buffer.tallies)
-        self.grid = grid
+        self.step = step
         self.least = least
         self._algorithm = algorithm
-        self._rounding_key = rounding_key
+        self._whole = whole
         self._noise = noise
 
     def start(self, run: RunFacts) -> None:
@@ -72,13 +89,12 @@ class NoisySum(Sum):
         scale = factor * divisor
         if not 0 <= scale <= 1:
             raise ValueError(f"an update weighs {scale:.6g}, at most 1 is private")
-        key = self._rounding_key(update.client, update.version)
-        numbers = WholeNumbers(update.vector, self._run.length, self.grid, divisor, scale, key)
+        numbers = self._whole(update, divisor, scale)
         self._sum.add(numbers.resolve() if isinstance(update.vector, Tensor) else numbers, 1)
 
     def _total(self, version: int) -> Callable[[], Tensor]:
         numbers = self._sum
-        return lambda: values(self._with_noise(version + 1, numbers.total()), self.grid.step)
+        return lambda: values(self._with_noise(version + 1, numbers.total()), self.step)
 
     def _with_noise(self, number: int, total: Tensor) -> Tensor:
         """Return the sum with this number and its noise, int64 ``(d,)``."""
@@ -103,11 +119,11 @@ class NoisySum(Sum):
         self._digests = dict(zip(state["digest_numbers"], digests, strict=True))
 
 
-def noisy(*, grid: Grid, rounding_key: Callable[[int, int], bytes], noise: NoiseSource | None, least: int) -> Wrap:
-    """Return a function that replaces a buffer of deltas by a ``NoisySum``."""
+def noisy(*, step: float, whole: WholeUpdate, noise: WholeNoise | None, least: int) -> Wrap:
+    """Return a function that replaces a buffer of deltas by a ``NoisySum``; the arguments are that one's."""
 
     def wrap(algorithm: "Algorithm[Any]") -> Aggregate:
         check_private_sum(algorithm, is_masked=False, is_noisy=noise is not None)
-        return NoisySum(algorithm, grid=grid, rounding_key=rounding_key, noise=noise, least=least)
+        return NoisySum(algorithm, step=step, whole=whole, noise=noise, least=least)
 
     return wrap

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Entry, Sum, Weight
-from offbeat.algorithms.components.buffers.whole_numbers import values
+from offbeat.algorithms.components.buffers.whole_sums import values
 from offbeat.algorithms.components.buffers.wrappers import Wrapper
 from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.update import Update, resolve

@@ -1,14 +1,20 @@
-"""Private updates and their sums as whole numbers of steps."""
+"""Private updates as whole numbers of steps, made when they are needed."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.components.update import Vector, resolve
 from offbeat_client.privacy.fixed_point import whole_numbers
 
-_PIECE = 1 << 16  # numbers at a time
+
+class Promise(Protocol):
+    """An update that is computed when it is first needed."""
+
+    def resolve(self) -> Tensor:
+        """Return the vector, float32 ``(d,)``."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -34,16 +40,14 @@ class WholeNumbers:
     """The promise of an update, divided, clipped, scaled and rounded, int32 ``(d,)``.
 
     Attributes:
-        vector: The update, or its promise.
-        length: d.
+        update: The update, or its promise.
         grid: The whole numbers.
         divisor: FedNova's a; 1 for other algorithms.
         scale: The weight by staleness, 0 … 1.
         key: 32 bytes for the rounding of this update.
     """
 
-    vector: Vector
-    length: int
+    update: Tensor | Promise
     grid: Grid
     divisor: float
     scale: float
@@ -51,9 +55,9 @@ class WholeNumbers:
 
     def resolve(self) -> Tensor:
         """Return the numbers, on the update's device; zeros if the update is not finite."""
-        vector = resolve(self.vector, self.length)
+        vector = self.update if isinstance(self.update, Tensor) else self.update.resolve()
         numbers = whole_numbers(
-            vector.cpu().numpy(),
+            vector.detach().cpu().numpy(),
             clip_norm=self.grid.clip_norm,
             largest=self.grid.largest,
             key=self.key,
@@ -61,15 +65,3 @@ class WholeNumbers:
             scale=self.scale,
         )
         return torch.from_numpy(numbers).to(vector.device)
-
-
-def values(numbers: Tensor, value: float) -> Tensor:
-    """Return ``value · numbers``, float32 ``(d,)``; each product is rounded once.
-
-    The products in float64 are made a piece at a time: all of them would be new memory, which takes longer to get than
-    to fill.
-    """
-    products = torch.empty(len(numbers), device=numbers.device)
-    for part, piece in zip(products.split(_PIECE), numbers.split(_PIECE), strict=True):
-        part.copy_(piece.double().mul_(value))
-    return products
