@@ -89,7 +89,7 @@ def helper_rows() -> list[Row]:
 
 
 def server_rows() -> list[Row]:
-    """Return the parts of the work of a server without a helper: on each update, and on each sum."""
+    """Return the work of a server without a helper, on updates and sums."""
     delta = torch.from_numpy(np.random.default_rng(0).normal(0, 1e-3, LENGTH).astype(np.float32))
     grid = Grid(clip_norm=0.1, largest=2**19 - 1)
     numbers = WholeNumbers(delta, grid, 1.0, 1.0, bytes(32))

@@ -1,4 +1,4 @@
-"""What is implausible in the availability of clients."""
+"""Implausible availability of clients."""
 
 import math
 

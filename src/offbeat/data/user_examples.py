@@ -184,7 +184,7 @@ def _cast(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def as_array(value: Any, where: str, is_batch: bool = False) -> NDArray[Any]:
-    """Return a user's value as an array; ``OffbeatError`` if that fails or values are missing.
+    """Return a user's value as an array; ``OffbeatError`` if values are missing.
 
     In a batch, the first dimension is the examples'.
     """

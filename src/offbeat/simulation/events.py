@@ -78,7 +78,7 @@ class EventQueue:
         return bool(self._heap) and _IS_PASSIVE[self._heap[0][1]]
 
     def next_active_seconds(self) -> float:
-        """Return the time of the next event that is not passive; infinity if there is none.
+        """Return the time of the next event that is not passive; else infinity.
 
         It looks at all events.
         """

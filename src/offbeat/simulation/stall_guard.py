@@ -36,7 +36,7 @@ class StallGuard:
         self._in_vain = 0  # visits that have ended, and ticks, since an update counted
 
     def check_future(self, now: float) -> None:
-        """Raise ``OffbeatError`` if nothing is left to happen that could end the run, or not for a long time."""
+        """Raise ``OffbeatError`` if nothing can end the run, or not for a long time."""
         if self._queue.is_next_passive:
             self._passive += 1
             if self._passive == _MAX_PASSIVE:
@@ -60,7 +60,10 @@ class StallGuard:
             )
 
     def _check_gap(self, next_seconds: float) -> None:
-        """Raise ``OffbeatError`` if the next event but for ticks and evaluations is too far from the last work."""
+        """Raise ``OffbeatError`` if the next work is too far from the last.
+
+        Ticks and evaluations are not work.
+        """
         until = min(next_seconds, self._end_seconds)
         if LONGEST_GAP < until - self._last_work < math.inf:
             raise OffbeatError(
@@ -107,7 +110,7 @@ class StallGuard:
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the number of visits and ticks since an update counted, and the time of the last work."""
+        """Return the visits and ticks in vain, and the time of the last work."""
         return {"in_vain": self._in_vain, "last_work": self._last_work}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ _DAY = 86_400.0
 
 
 def check_first_client(availability: Availability, clients: int, end_seconds: float) -> None:
-    """Raise ``OffbeatError`` if no client is available before the run's end, or within a year."""
+    """Raise ``OffbeatError`` if no client is available before the end or a year."""
     latest = min(end_seconds, LONGEST_GAP)
     first = math.inf
     for client in range(clients):

@@ -71,7 +71,7 @@ def gaussians(words: NDArray[np.uint32]) -> NDArray[np.float64]:
 
 
 def exact_gaussian(words: NDArray[np.uint32], index: int, context: Any) -> Any:
-    """Return the value that ``gaussians`` has at an index, to the precision of an ``mpmath`` context."""
+    """Return the exact value at an index of ``gaussians``, in an ``mpmath`` context."""
     high, angles, low, low_angles = _parts(words)
     pair = index % len(high)
     w = int(high[pair]) << 32 | int(low[pair])

@@ -24,12 +24,13 @@ def whole_numbers(
     divisor: float = 1.0,
     scale: float = 1.0,
 ) -> NDArray[np.int32]:
-    """Return an update as whole numbers of steps, ``(d,)``; a step is ``clip_norm / largest``.
+    """Return an update as whole numbers of steps, ``(d,)``.
 
-    ``delta / divisor`` is clipped to ``clip_norm``, multiplied by ``scale`` and rounded at random (``quantise``). The
-    norm of the result is at most ``largest + √d``, checked in whole numbers: that is the sensitivity of a sum, for
-    which noise is made. A result beyond it, which only an error of floating-point numbers could give, becomes zeros, as
-    does an update that is not finite. The same key gives the same numbers on every processor.
+    A step is ``clip_norm / largest``. ``delta / divisor`` is clipped to ``clip_norm``, multiplied by ``scale`` and
+    rounded at random (``quantise``). The norm of the result is at most ``largest + √d``, checked in whole numbers: that
+    is the sensitivity of a sum, for which noise is made. A result beyond it, which only an error of floating-point
+    numbers could give, becomes zeros, as does an update that is not finite. The same key gives the same numbers on
+    every processor.
 
     Args:
         delta: Float32 ``(d,)``; it is not changed.
@@ -45,7 +46,7 @@ def whole_numbers(
 
 
 def is_within(numbers: NDArray[np.int32], largest: int) -> bool:
-    """Return whether ``Σ q² ≤ (largest + √d)²``, in whole numbers alone; entries up to 2²³."""
+    """Return whether ``Σ q² ≤ (largest + √d)²``, for entries up to 2²³."""
     squares = 0
     for begin in range(0, len(numbers), _PIECE):
         piece = numbers[begin : begin + _PIECE].astype(np.int64)

@@ -29,7 +29,7 @@ class WholeNoise(Protocol):
     rows: int
 
     def noise(self, number: int, digests: Sequence[bytes]) -> Any:
-        """Return the noise of a sum, an int64 array ``(d,)``; the digests end with its own."""
+        """Return a sum's noise, an int64 array ``(d,)``; its digest is the last."""
         ...
 
 
@@ -38,7 +38,7 @@ WholeUpdate = Callable[[Update, float, float], Promise]
 
 
 class NoisySum(Sum):
-    """A sum of whole numbers that stand for updates of norm C or less, with whole noise on each release.
+    """A sum of updates as whole numbers, with whole noise on each release.
 
     An update is divided by its algorithm's ``divisor``, clipped to C, scaled by a weight of at most 1 and rounded at
     random to whole numbers of steps, whose norm is at most C and √d steps. So one client changes the sum by no more,
@@ -120,7 +120,10 @@ class NoisySum(Sum):
 
 
 def noisy(*, step: float, whole: WholeUpdate, noise: WholeNoise | None, least: int) -> Wrap:
-    """Return a function that replaces a buffer of deltas by a ``NoisySum``; the arguments are that one's."""
+    """Return a function that replaces a buffer of deltas by a ``NoisySum``.
+
+    The arguments are those of ``NoisySum``.
+    """
 
     def wrap(algorithm: "Algorithm[Any]") -> Aggregate:
         check_private_sum(algorithm, is_masked=False, is_noisy=noise is not None)
