@@ -93,7 +93,7 @@ def test_clients_need_neither_a_test_set_nor_a_holdout_of_the_server(tmp_path: P
     path.write_text(changed.replace('["accuracy"]', '["my.py:error", "mae"]\nbetter = "lower"'), encoding="utf-8")
     settings = load(path).settings()
     assert (settings.evaluate_every, settings.evaluate_on_clients) == (10, 4)
-    assert settings.lower_is_better == {"loss", "training_loss", "mae", "mse", "error"}
+    assert settings.lower_is_better == {"loss", "training_loss", "mae", "mse", "perplexity", "error"}
     path.write_text(SERVER, encoding="utf-8")
     assert load(path).settings().client_evaluation is None
 

@@ -20,7 +20,12 @@ def with_one(array, place, value):
     return changed
 
 
-@pytest.mark.parametrize("dataset", [GOOD, TOKENS, TARGETS, dataclasses.replace(GOOD, users=None)])
+MASKS = dataclasses.replace(TARGETS, train_labels=(INPUTS - 100).astype(int), test_labels=-np.ones((2, 3), np.int64))
+SIGNS = dataclasses.replace(GOOD, train_labels=LABELS - 1, test_labels=LABELS[:2] - 1, classes=None)
+FLAGS = dataclasses.replace(TARGETS, train_labels=INPUTS > 3, test_labels=INPUTS[:2] > 3)
+
+
+@pytest.mark.parametrize("dataset", [GOOD, TOKENS, TARGETS, MASKS, SIGNS, FLAGS, dataclasses.replace(GOOD, users=None)])
 def test_good_data_sets(dataset):
     check(dataset)
 
@@ -30,7 +35,7 @@ def test_good_data_sets(dataset):
     [
         (GOOD, {"train_inputs": INPUTS.tolist()}, "train_inputs is a list: make it a numpy array"),
         (GOOD, {"test_inputs": INPUTS.astype(float)}, "test_inputs are float64: make them float32, or int64 for token"),
-        (GOOD, {"test_labels": LABELS.astype(np.uint8)}, "test_labels are uint8: .* int64 for classes"),
+        (GOOD, {"test_labels": LABELS.astype(np.uint8)}, "test_labels are uint8: make them float32, or int64 or bool"),
         (GOOD, {"test_inputs": INPUTS[:0], "test_labels": LABELS[:0]}, "test_inputs are empty"),
         (GOOD, {"train_inputs": np.zeros((), np.float32)}, "train_inputs are empty"),
         (GOOD, {"train_labels": LABELS[:3]}, "4 train_inputs but 3 train_labels"),
@@ -39,9 +44,13 @@ def test_good_data_sets(dataset):
         (GOOD, {"test_inputs": with_one(INPUTS[:2], (1, 1), -np.inf)}, "infinity in the inputs of test example 1"),
         (GOOD, {"train_labels": with_one(LABELS, 1, 3)}, r"labels out of range: train example 1 has 3, .* 0 … 2"),
         (GOOD, {"test_labels": np.array([0, 5])}, "labels out of range: test example 1 has 5"),
-        (GOOD, {"classes": None}, "train_labels are int64 but classes is None"),
         (GOOD, {"classes": "3"}, "classes is '3'"),
-        (GOOD, {"train_labels": LABELS[:, None], "test_labels": LABELS[:2, None]}, r"shape \(1,\) per example"),
+        (
+            GOOD,
+            {"train_labels": LABELS[:, None], "test_labels": LABELS[:2, None]},
+            r"classes is 3, but train_labels are int64 of shape \(1,\)",
+        ),
+        (GOOD, {"train_labels": LABELS > 0, "test_labels": LABELS[:2] > 0}, "classes is 3, but train_labels are bool"),
         (GOOD, {"test_labels": np.zeros(2, np.float32)}, "train labels are int64, test labels float32"),
         (GOOD, {"test_inputs": INPUTS[:2, :2]}, r"shape \(3,\) per example, test inputs \(2,\)"),
         (GOOD, {"test_inputs": INPUTS[:2].astype(int)}, "train inputs are float32, test inputs int64"),

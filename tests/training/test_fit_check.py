@@ -1,3 +1,4 @@
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -365,3 +366,42 @@ class TestInputsByName:
 
     def test_labels_that_do_not_fit_the_logits_are_named(self):
         assert "give the model 10 outputs" in problem(model(Sentences), inputs=named(WORDS), classes=10)
+
+
+class Hiding(nn.Linear):
+    """A model whose list of layers torch does not see."""
+
+    def __init__(self) -> None:
+        super().__init__(2, 4)
+        self.layers = [nn.Linear(4, 4)]
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.layers[0](super().forward(inputs))
+
+
+class TestTensorsThatNobodyTrains:
+    def test_of_a_loss(self):
+        scale = torch.ones(3, requires_grad=True)
+        line = problem(linear(), lambda outputs, labels: (cross_entropy(outputs, labels) * scale).mean())
+        assert line == (
+            "the loss has a gradient by a tensor of shape (3,) that is not a parameter of the model, so it would not "
+            "be trained: make it one, or set requires_grad = False"
+        )
+        check_fit(
+            linear(), lambda outputs, labels: (cross_entropy(outputs, labels) * scale.detach()).mean(), ONES, LABELS
+        )
+
+    def test_of_layers_in_a_list(self):
+        assert "is not a parameter of the model" in problem(model(Hiding))
+
+
+class TestIgnoredTargets:
+    def test_the_examples_that_are_tried_may_have_none(self):
+        check_fit(linear(), cross_entropy, ONES, LABELS * 0 - 100, classes=4)
+        check_fit(linear(), nn.CrossEntropyLoss(ignore_index=255), ONES, LABELS * 0 + 255, classes=4)
+
+    def test_a_loss_of_targets_that_is_not_finite_is_refused(self):
+        assert "is nan" in problem(linear(), lambda outputs, labels: outputs.mean() * math.nan)
+
+    def test_other_targets_are_out_of_range(self):
+        assert "the labels go up to 6" in problem(linear(), nn.CrossEntropyLoss(ignore_index=255), classes=7)

@@ -98,7 +98,8 @@ class TestPartitions:
     def test_a_partition_of_classes_needs_classes(self, table: str, population: Build, digits: Dataset) -> None:
         targets = replace(digits, train_labels=digits.train_labels.astype(np.float32), classes=None)
         line = error_line(lambda: population(f"population.partition={table}", dataset=targets))
-        assert "divides classes, but digits has none" in line
+        needed = "needs one class for each example, a whole number from 0"
+        assert f"{needed}, but the labels of digits are float32; use another partition" in line
         assert sum(map(len, population("population.partition={ name = 'iid' }", dataset=targets).shards)) == 1433
 
 

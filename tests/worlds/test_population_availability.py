@@ -141,4 +141,7 @@ def test_an_error_names_the_key(table: str, changes: list[str], parts: list[str]
 def test_without_classes_there_are_no_first_labels(build: Build, digits: Dataset) -> None:
     targets = replace(digits, train_labels=digits.train_labels.astype(np.float32), classes=None)
     line = error_line(lambda: build(FIRST.format(1), "population.partition={ name = 'iid' }", dataset=targets))
-    assert line == "population.availability: first_labels needs classes, but digits has none; use groups instead"
+    assert line == (
+        "population.availability: first_labels needs one class for each example, a whole number from 0, but the labels "
+        "of digits are float32; use groups instead"
+    )

@@ -24,10 +24,10 @@ class Dataset:
         name: The data set's name in a configuration.
         train_inputs: ``(n, *input_shape)``, float32, or int64 token numbers. Or several arrays by name, the model's
             keyword arguments, float32, int64 or bool, of which ``input_ids`` are token numbers.
-        train_labels: int64 class numbers from 0, ``(n,)``, or float32 targets, ``(n, …)``.
+        train_labels: int64 class numbers from 0, ``(n,)``, or targets ``(n, …)``, float32, int64 or bool.
         test_inputs: ``(m, *input_shape)``, like ``train_inputs``.
         test_labels: ``(m, …)``, like ``train_labels``.
-        classes: Number of classes; None where the labels are targets.
+        classes: Number of classes; None where the labels are targets, such as one for each token or pixel.
         tokens: Number of tokens, where inputs are token numbers 0 … tokens − 1.
         users: The user 0 … U − 1 of each training example, int64 ``(n,)``, where it is known.
     """

@@ -40,11 +40,7 @@ def check(dataset: Dataset) -> None:
                 _check_values(name, part, key, array, "tokens", dataset.tokens)
             else:
                 _check_finite(name, part, key, array)
-        if labels.dtype == np.int64 and labels.ndim != 1:
-            raise OffbeatError(
-                f"{name}: {part}_labels are classes of shape {labels.shape[1:]} per example: give one number each"
-            )
-        _check_values(name, part, "labels", labels, "classes", dataset.classes)
+        _check_labels(name, part, labels, dataset.classes)
     if dataset.users is not None:
         _check_users(name, dataset.users, len(dataset.train_labels))
 
@@ -53,12 +49,24 @@ def _check_array(name: str, key: str, array: Any) -> None:
     if not isinstance(array, np.ndarray):
         raise OffbeatError(f"{name}: {key} is a {type(array).__name__}: make it a numpy array")
     refuse_missing(array, f"{name}: {key}", is_batch=True)
-    is_by_name = "." in key
-    if array.dtype not in ((np.float32, np.int64, np.bool_) if is_by_name else (np.float32, np.int64)):
-        integers = "or bool" if is_by_name else "for token numbers" if key.endswith("inputs") else "for classes"
+    may_be_bool = not key.endswith("inputs")  # labels, and inputs by name
+    if array.dtype not in ((np.float32, np.int64, np.bool_) if may_be_bool else (np.float32, np.int64)):
+        integers = "or bool" if may_be_bool else "for token numbers"
         raise OffbeatError(f"{name}: {key} are {array.dtype}: make them float32, or int64 {integers}")
     if array.ndim == 0 or len(array) == 0:
         raise OffbeatError(f"{name}: {key} are empty: give at least one example")
+
+
+def _check_labels(name: str, part: str, labels: NDArray[Any], classes: int | None) -> None:
+    """Refuse labels that are not finite, or not classes although those are counted."""
+    if classes is None:
+        return _check_finite(name, part, "labels", labels)
+    if labels.ndim != 1 or labels.dtype == np.bool_:
+        raise OffbeatError(
+            f"{name}: classes is {classes}, but {part}_labels are {labels.dtype} of shape {labels.shape[1:]} per "
+            "example: make it None"
+        )
+    return _check_values(name, part, "labels", labels, "classes", classes)
 
 
 def _check_values(name: str, part: str, what: str, values: NDArray[Any], kind: str, count: int | None) -> None:

@@ -25,9 +25,10 @@ def from_user(data: object, name: str, *, collate: Collate | None = None) -> Dat
             tensors, numpy arrays or numbers. Inputs by name are the model's keyword arguments.
 
             Inputs are floats of any width, or int32 or int64 token numbers, by name also bool; each of one shape.
-            Labels are integers, the classes 0, 1, …, or floats of any shape, targets. An attribute ``users`` of the
-            train data gives the user of each of its examples, as integers or strings; users are numbered in sorted
-            order. A ``Subset`` or ``ConcatDataset`` of PyTorch has those of the data sets that it is made of.
+            Labels are integers, floats or booleans of any shape that the loss takes; one integer from 0 for each
+            example is its class. An attribute ``users`` of the train data gives the user of each of its examples, as
+            integers or strings; users are numbered in sorted order. A ``Subset`` or ``ConcatDataset`` of PyTorch has
+            those of the data sets that it is made of.
         name: The data set's name, for messages and in the result.
         collate: Makes a batch, a pair or dict as above, of a list of examples; called once, with all of train and test.
 
@@ -53,7 +54,7 @@ def from_user(data: object, name: str, *, collate: Collate | None = None) -> Dat
             train_labels=train.labels,
             test_inputs=test.inputs,
             test_labels=test.labels,
-            classes=_count(train.labels, test.labels),
+            classes=_classes(train.labels, test.labels),
             tokens=_count(token_numbers(train.inputs), token_numbers(test.inputs)),
             users=_users(data[0], len(np.atleast_1d(train.labels)), name),
         )
@@ -63,6 +64,12 @@ def from_user(data: object, name: str, *, collate: Collate | None = None) -> Dat
     return dataclasses.replace(
         dataset, **{key: map_inputs(lambda array: np.require(array, None, "C"), value) for key, value in arrays.items()}
     )
+
+
+def _classes(train: NDArray[Any], test: NDArray[Any]) -> int | None:
+    """Return the number of classes; None where the labels are not one class each."""
+    is_one_each = train.ndim == test.ndim == 1
+    return _count(train, test) if is_one_each and min(train.min(initial=0), test.min(initial=0)) >= 0 else None
 
 
 def _count(train: NDArray[Any] | None, test: NDArray[Any] | None) -> int | None:

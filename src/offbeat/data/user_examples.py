@@ -21,7 +21,7 @@ _LABELS = ("labels", "label")  # names of the labels in examples by name
 
 
 class ExampleArrays(NamedTuple):
-    """Inputs, float32, int64 or bool, and labels, float32 or int64."""
+    """Inputs and labels, float32, int64 or bool."""
 
     inputs: Inputs[NDArray[Any]]
     labels: NDArray[Any]
@@ -210,8 +210,8 @@ def _type(key: str, values: NDArray[Any], where: str) -> np.dtype[Any]:
     if values.dtype.kind == "f":
         return np.dtype(np.float32)
     if key == "label":
-        if values.dtype.kind in "iu":
-            return np.dtype(np.int64)
+        if values.dtype.kind in "iub":
+            return values.dtype if values.dtype.kind == "b" else np.dtype(np.int64)
         raise OffbeatError(f"{where}: labels are {values.dtype}: make classes int64, targets float32")
     if values.dtype.name in ("int32", "int64"):
         return np.dtype(np.int64)

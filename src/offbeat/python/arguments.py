@@ -17,7 +17,7 @@ from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import LocalSection
 from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import refuse_shared_memory
-from offbeat.training.loss_modules import name_of_loss
+from offbeat.training.loss_modules import check_loss, name_of_loss
 from offbeat.training.models import initial_randomness
 from offbeat.training.objectives import Objective
 from offbeat.training.trainers.hooks import parameter_with_hook
@@ -117,6 +117,8 @@ def metrics_of(
     """Return the names of the metrics, and the functions of those that are given."""
     if not isinstance(loss, str) and not callable(loss):
         raise OffbeatError(f"loss = {loss!r}: must be a name or a function of (outputs, labels)")
+    if not isinstance(loss, str):
+        check_loss("loss", loss)
     name = loss if isinstance(loss, str) else name_of_loss(loss)
     if metrics is None:
         return ["accuracy"] if name in ("cross_entropy", "bce") else [], {}

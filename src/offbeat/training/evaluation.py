@@ -1,20 +1,24 @@
 """Evaluation of a model on a test set."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from offbeat.errors import OffbeatError
+from offbeat.errors import OffbeatError, is_out_of_memory
 from offbeat.inputs import Inputs, divide_inputs, map_inputs
 from offbeat.randomness import Purpose, integer
 from offbeat.training.accelerator import CPU, Accelerator
+from offbeat.training.batch_metrics import BatchMetric
+from offbeat.training.cross_entropy_calls import Call
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.fresh_copies import fresh
 from offbeat.training.max_pooling import fast_max_pooling
-from offbeat.training.objectives import Loss, Metrics, Objective, predictions
+from offbeat.training.objectives import Loss, Metrics, predictions
+from offbeat.training.total_loss import TotalLoss
 from offbeat_client.user_code_errors import user_code
 
 _BATCH = 256  # fits into a CPU's cache: twice as fast for convolutions as thousands at once
@@ -22,15 +26,17 @@ _GPU_BATCH = 2048
 
 
 class Evaluator:
-    """Mean loss and metrics of a model on a test set.
+    """Loss and metrics of a model on a test set.
 
-    Model, loss and metrics get copies, so changes in place are lost. torch's own generator is seeded before each
-    evaluation, so equal models have equal results. The model's values are overwritten.
+    The loss is that of all examples together, whatever the batches. Model, loss and metrics get copies, so changes in
+    place are lost, and so is the state of a loss or a metric. torch's own generator is seeded before each evaluation,
+    so equal models have equal results. The model's values are overwritten.
 
     Args:
         loss: Maps (outputs, labels) to the mean loss of a batch, a tensor of shape ``()``.
-        metrics: Functions by name that map all outputs ``(n, …)`` and all labels to one number.
+        metrics: By name, ``BatchMetric``s, or functions that map all outputs ``(n, …)`` and all labels to one number.
         accelerator: Where the model lies; the examples may be elsewhere.
+        on_undefined: Gets the error of a metric, which is then left out; None to raise it.
     """
 
     def __init__(
@@ -43,15 +49,17 @@ class Evaluator:
         labels: Tensor,
         seed: int,
         accelerator: Accelerator = CPU,
+        on_undefined: Callable[[OffbeatError], None] | None = None,
     ) -> None:
         self._model = model
         self._pooling = fast_max_pooling(model.module)
-        self._objective = Objective(loss)
+        self._loss = loss
         self._metrics = dict(metrics)
         self._accelerator = accelerator
         device = self._accelerator.device
         self._labels = labels
         self._seed = seed
+        self._on_undefined = on_undefined
         sizes = _batch_sizes(len(labels), _BATCH if device.type == "cpu" else _GPU_BATCH)
         self._batches = list(
             zip(divide_inputs(lambda part: part.split(sizes), inputs), labels.split(sizes), strict=True)
@@ -60,19 +68,20 @@ class Evaluator:
         self._copy = map_inputs(lambda part: torch.empty_like(part[: max(sizes)], device=device), inputs)
 
     def __call__(self, vector: Tensor) -> tuple[float, dict[str, float]]:
-        """Return (mean loss, value of each metric) at ``vector``, ``(d,)``.
+        """Return (loss, value of each metric) at ``vector``, ``(d,)``.
 
         Where the loss is not finite, the model has diverged: the metrics are not computed, but NaN.
 
         Raises:
-            OffbeatError: The model, the loss or a metric fails, the loss is not a tensor of shape ``()``, or a metric
-                is not one finite number.
+            OffbeatError: The model, the loss or a metric fails, the loss is not a tensor of shape ``()`` or ignores all
+                labels, or a metric is not one finite number.
         """
         self._model.load(vector)
         module = self._model.module.eval()
         device = self._accelerator.device
-        losses: list[Tensor] = []
-        all_outputs: list[Tensor] = []
+        total = TotalLoss(fresh(self._loss, training=False), len(self._labels))
+        metrics = [_Measure(name, fresh(metric, training=False)) for name, metric in self._metrics.items()]
+        kept: list[Tensor] = []
         what = f"evaluation{' of a single example' if len(self._labels) == 1 else ''}: the model or the loss failed"
         with torch.inference_mode(), self._accelerator.forked_randomness():
             self._accelerator.seed(integer(self._seed, Purpose.EVALUATION))
@@ -80,21 +89,83 @@ class Evaluator:
                 with user_code(what), self._accelerator.autocast():
                     copies = map_inputs(lambda part, copy: copy[: len(part)].copy_(part), inputs, self._copy)
                     labels = labels.to(device, copy=True)
-                    with self._pooling:
-                        outputs = self._objective.apply(module, copies, labels)
+                    measured = total.objective.measure(
+                        module, copies, labels.clone(), [self._pooling], keeps_outputs=True
+                    )
+                    outputs = predictions(measured.outputs)
                     if self._metrics:
-                        all_outputs.append(_check_tensor(predictions(outputs)).clone())
-                    losses.append(self._objective.loss_of(outputs, labels))
-            # Read once: on a GPU each reading waits for all computations.
-            sizes = [len(labels) for _, labels in self._batches]
-            values = torch.stack(losses).tolist()
-            loss = sum(value * size for value, size in zip(values, sizes, strict=True)) / len(self._labels)
+                        _check_tensor(outputs)
+                    if total.add(measured, len(labels)) or any(metric.needs_all for metric in metrics):
+                        kept.append(outputs.clone())
+                for metric in metrics:
+                    metric.add(outputs, labels, measured.calls.means)
+            with user_code("evaluation: the loss failed"), self._accelerator.autocast():
+                loss = total.value(kept, self._labels)
             if not math.isfinite(loss):
                 return loss, dict.fromkeys(self._metrics, math.nan)
-            if not self._metrics:
+            if not metrics:
                 return loss, {}
-            outputs, labels = torch.cat(all_outputs), self._labels.to(device)
-            return loss, {name: _measure(name, metric, outputs, labels) for name, metric in self._metrics.items()}
+            whole = torch.cat(kept) if kept else None
+            return loss, dict(self._defined(metrics, whole, self._labels.to(device)))
+
+    def _defined(
+        self, metrics: "Sequence[_Measure]", outputs: Tensor | None, labels: Tensor
+    ) -> Iterator[tuple[str, float]]:
+        for metric in metrics:
+            try:
+                yield metric.name, metric.value(outputs, labels)
+            except OffbeatError as error:
+                if self._on_undefined is None or (error.__cause__ is not None and is_out_of_memory(error.__cause__)):
+                    raise
+                self._on_undefined(error)
+
+
+class _Measure:
+    """A metric during one evaluation."""
+
+    def __init__(self, name: str, metric: Callable[[Tensor, Tensor], Any]) -> None:
+        self.name = name
+        self._metric = metric
+        self._counts: Tensor | None = None
+        self._error: OffbeatError | None = None
+
+    @property
+    def needs_all(self) -> bool:
+        """True if the metric is a function of all outputs together."""
+        return not isinstance(self._metric, BatchMetric)
+
+    def add(self, outputs: Tensor, labels: Tensor, calls: Sequence[Call]) -> None:
+        """Count a batch; an error is kept until the value is asked for."""
+        if not isinstance(self._metric, BatchMetric) or self._error is not None:
+            return
+        try:
+            with user_code(f"the metric {self.name} failed"):
+                counts = self._metric.count(outputs, labels, calls)
+                self._counts = counts if self._counts is None else self._counts + counts
+        except OffbeatError as error:
+            self._error = error
+
+    def value(self, outputs: Tensor | None, labels: Tensor) -> float:
+        """Return the value, from all outputs and labels if the metric needs them."""
+        if self._error is not None:
+            raise self._error
+        with user_code(f"the metric {self.name} failed"):
+            if isinstance(self._metric, BatchMetric):
+                assert self._counts is not None
+                value: Any = self._metric.value(self._counts)
+            else:
+                assert outputs is not None
+                value = self._metric(outputs.clone(), labels.clone())
+        if isinstance(value, Tensor) and value.numel() == 1:
+            value = value.item()
+        if not isinstance(value, Real):
+            is_tensor = isinstance(value, Tensor)
+            found = f"a tensor of shape {tuple(value.shape)}" if is_tensor else f"a {type(value).__name__}"
+            raise OffbeatError(f"the metric {self.name} must be one number, but it is {found}")
+        number = float(value)
+        if not math.isfinite(number):
+            raise OffbeatError(f"the metric {self.name} is {number}, which is not a finite number")
+        return number
 
 
 def _batch_sizes(examples: int, batch: int) -> list[int]:
@@ -112,17 +183,3 @@ def _check_tensor(outputs: Any) -> Tensor:
     if isinstance(outputs, Tensor):
         return outputs
     raise OffbeatError(f"the metrics need the model's outputs as one tensor, but they are a {type(outputs).__name__}")
-
-
-def _measure(name: str, metric: Callable[[Tensor, Tensor], Any], outputs: Tensor, labels: Tensor) -> float:
-    with user_code(f"the metric {name} failed"):
-        value = metric(outputs.clone(), labels.clone())
-    if isinstance(value, Tensor) and value.numel() == 1:
-        value = value.item()
-    if not isinstance(value, Real):
-        found = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
-        raise OffbeatError(f"the metric {name} must be one number, but it is {found}")
-    number = float(value)
-    if not math.isfinite(number):
-        raise OffbeatError(f"the metric {name} is {number}, which is not a finite number")
-    return number

@@ -14,6 +14,8 @@ from offbeat.inputs import Inputs, map_inputs, token_numbers
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.device_errors import explained
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.fresh_copies import fresh
+from offbeat.training.loss_modules import ignored_target, name_of_loss
 from offbeat.training.objectives import LOSSES, Loss, Objective, model_loss, predictions
 from offbeat_client.user_code_errors import failure, user_code
 
@@ -34,7 +36,7 @@ def check_fit(
 
     A forward and a backward pass are tried on a few examples ``(n, …)``, preferably of the smallest client, since a
     layer that normalises by the minibatch may refuse a single example; also a forward pass in evaluation mode. All data
-    have that many ``classes`` and ``tokens``, if the labels are classes and the inputs token numbers.
+    have that many ``classes`` and ``tokens``, if the labels are class numbers and the inputs token numbers.
 
     The model's values and gradients, its training mode and torch's own generator do not change; its buffers are reset
     to their initial values, as before each visit. Buffers that change in training are logged.
@@ -51,11 +53,12 @@ def check_fit(
     ]
     try:
         with accelerator.forked_randomness(), torch.enable_grad(), accelerator.autocast():
+            objective = Objective(fresh(loss, training=True))
             before = _buffer_versions(model.module)
-            _try_training(model, Objective(loss), inputs, labels, classes)
+            _try_training(model, objective, inputs, labels, classes)
             after = _buffer_versions(model.module)
             _warn_of_resets(tuple(name for name in after if after[name] != before.get(name)))
-            _try_evaluation(model, Objective(loss), inputs, labels)
+            _try_evaluation(model, objective, inputs, labels)
             _refuse_new_parameters(model)
     except OffbeatError as error:
         raise explained(error, model.module, accelerator) from error.__cause__
@@ -74,13 +77,14 @@ def _try_training(
         returned = objective.apply(model.module.train(), _copy(inputs), labels.clone())
     outputs = predictions(returned)
     if isinstance(outputs, Tensor):
-        if loss is LOSSES["cross_entropy"]:
+        if name_of_loss(loss) == "cross_entropy":
             _check_classes(outputs, labels, classes)
         elif loss not in LOSSES.values():
             _refuse_broadcasting(loss, outputs, labels)
     with user_code(f"the loss cannot take outputs {_describe(outputs)} with labels {_describe(labels)}{hint}"):
         value = objective.loss_of(returned, labels.clone())
-    if not value.isfinite():
+    has_targets = labels.is_floating_point() or bool((labels != ignored_target(loss)).any())
+    if not value.isfinite() and has_targets:
         raise OffbeatError(f"the loss of the initial model is {value.item()}: are the inputs and labels scaled?")
     parameters = {name: p for name, p in model.module.named_parameters() if p.requires_grad}
     unreached = "no gradient of the loss reaches any parameter: does the model or the loss detach it?"
@@ -89,6 +93,7 @@ def _try_training(
     gradients = _differentiate(value, list(parameters.values()))
     if all(gradient is None for gradient in gradients):
         raise OffbeatError(unreached)
+    _refuse_other_leaves(value, model.module)
     for name, gradient in zip(parameters, gradients, strict=True):
         if gradient is not None and not gradient.to_dense().isfinite().all():
             raise OffbeatError(f"the gradient of the initial model's parameter {name} is not finite")
@@ -123,6 +128,24 @@ def _refuse_new_parameters(model: FlatModel) -> None:
                 f"the model makes its parameter {name} while it computes, so it would not be trained: make it in "
                 "__init__, and set requires_grad there"
             )
+
+
+def _refuse_other_leaves(value: Tensor, module: nn.Module) -> None:
+    """Refuse trainable tensors that are not parameters of the model."""
+    known = {id(parameter) for parameter in module.parameters()}
+    nodes, seen = [value.grad_fn], set[Any]()
+    while nodes:
+        node: Any = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if leaf is not None and id(leaf) not in known:
+            raise OffbeatError(
+                f"the loss has a gradient by a tensor of shape {tuple(leaf.shape)} that is not a parameter of the "
+                "model, so it would not be trained: make it one, or set requires_grad = False"
+            )
+        nodes += [before for before, _ in node.next_functions]
 
 
 def _differentiate(value: Tensor, parameters: Sequence[Tensor]) -> Sequence[Tensor | None]:
@@ -175,7 +198,7 @@ def _check_classes(outputs: Tensor, labels: Tensor, classes: int | None) -> None
         )
     found = outputs.shape[1]
     if not labels.is_floating_point():
-        largest = max(int(labels.max()), (classes or 0) - 1)
+        largest = classes - 1 if classes else int(labels.max())
         if largest >= found:
             raise OffbeatError(
                 f"the labels go up to {largest}, but the model has {found} output{'s' if found > 1 else ''}: "

@@ -1,20 +1,34 @@
 """Objectives: a model's loss and metrics; the built-in ones."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 
 from offbeat.errors import OffbeatError
 from offbeat.inputs import Inputs
+from offbeat.training.batch_metrics import Iou, MacroF1, Perplexity, accuracy
+from offbeat.training.cross_entropy_calls import CrossEntropyCalls
+from offbeat.training.fresh_copies import fresh, has_state, on_device
+from offbeat.training.loss_modules import ignored_target, name_of_loss, weight_of
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Maps the outputs and the labels of a minibatch to its mean loss, a tensor of shape ``()``."""
 
 Metrics = Mapping[str, Callable[[Tensor, Tensor], float]]
 """By name, functions of the (outputs, labels) of the whole test set."""
+
+
+class Measured(NamedTuple):
+    """A model's outputs for a minibatch, the loss, and the cross-entropies in it."""
+
+    outputs: Any
+    loss: Tensor
+    calls: CrossEntropyCalls
 
 
 @dataclass(frozen=True)
@@ -30,6 +44,68 @@ class Objective:
     loss: Loss
     metrics: Metrics = field(default_factory=dict)
     training_loss: bool = False
+
+    def fresh(self) -> "Objective":
+        """Return the objective with the loss in its first state, for one visit."""
+        return replace(self, loss=fresh(self.loss, training=True)) if has_state(self.loss) else self
+
+    def to(self, device: torch.device) -> "Objective":
+        """Return the objective with the tensors of its loss and metrics on a device."""
+        if device.type == "cpu":
+            return self
+        metrics = {name: on_device(metric, device) for name, metric in self.metrics.items()}
+        return replace(self, loss=on_device(self.loss, device), metrics=metrics)
+
+    @property
+    def is_mean_over_examples(self) -> bool:
+        """True if each example surely counts as much, whatever its labels."""
+        if self.loss is mse or self.loss is bce:
+            return True
+        module = type(self.loss).__module__ if not hasattr(self.loss, "__code__") else self.loss.__module__
+        is_of_torch = module in ("torch.nn.modules.loss", "torch.nn.functional")
+        return is_of_torch and name_of_loss(self.loss) not in ("cross_entropy", "nll_loss")
+
+    def may_weigh(self, labels: Tensor) -> bool:
+        """Return whether examples with these labels may count differently in the loss."""
+        if self.is_mean_over_examples:
+            return False
+        if name_of_loss(self.loss) is None:
+            return True
+        return not labels.is_floating_point() and (
+            weight_of(self.loss) is not None or bool((labels == ignored_target(self.loss)).any())
+        )
+
+    def measure(
+        self,
+        module: Callable[..., Any],
+        inputs: Inputs[Tensor],
+        labels: Tensor,
+        forward: Sequence[AbstractContextManager[Any]] = (),
+        *,
+        notes_calls: bool = True,
+        keeps_outputs: bool = False,
+    ) -> Measured:
+        """Return a module's outputs, their loss, and the cross-entropies in it.
+
+        Args:
+            module: The model, or a function in its place.
+            inputs: Its inputs.
+            labels: The labels, which it may change.
+            forward: Contexts for the module only.
+            notes_calls: Whether cross-entropies are noted, which takes time.
+            keeps_outputs: Whether the loss gets a copy of the outputs, which it may change.
+        """
+        calls = CrossEntropyCalls()
+        noting = calls if notes_calls else nullcontext()
+        in_module, in_loss = (noting, nullcontext()) if self.loss is model_loss else (nullcontext(), noting)
+        with ExitStack() as contexts:
+            for context in (*forward, in_module):
+                contexts.enter_context(context)
+            outputs = self.apply(module, inputs, labels)
+        given = predictions(outputs)
+        seen = given.clone() if keeps_outputs and isinstance(given, Tensor) else given
+        with in_loss:
+            return Measured(outputs, self.loss_of(outputs if self.loss is model_loss else seen, labels), calls)
 
     def apply(self, module: Callable[..., Any], inputs: Inputs[Tensor], labels: Tensor) -> Any:
         """Return what a module returns for inputs.
@@ -102,29 +178,6 @@ def bce(outputs: Tensor, labels: Tensor) -> Tensor:
     return binary_cross_entropy_with_logits(outputs, _as_outputs("bce", outputs, labels))
 
 
-def accuracy(outputs: Tensor, labels: Tensor) -> float:
-    """Return the share of correct predictions.
-
-    Outputs ``(n, classes, …)`` predict the class with the largest output, the first of equals; outputs ``(n,)`` or
-    ``(n, 1)`` are logits of label 1 against label 0 and predict 1 where they are above 0.
-
-    Raises:
-        OffbeatError: The shape of the labels is not that of the predictions.
-    """
-    if outputs.ndim == 1 or outputs.shape[1:] == (1,):
-        predicted = (outputs > 0).flatten().long()
-        # Labels (n, 1) count as (n,) here.
-        labels = labels.flatten() if labels.shape[1:] == (1,) else labels
-    else:
-        predicted = outputs.argmax(dim=1)
-    if labels.shape != predicted.shape:
-        raise OffbeatError(
-            f"accuracy needs labels of shape {tuple(predicted.shape)} for outputs of shape {tuple(outputs.shape)}, "
-            f"but they have shape {tuple(labels.shape)}"
-        )
-    return int((predicted == labels).sum()) / labels.numel()
-
-
 def _mean_squared_error(outputs: Tensor, labels: Tensor) -> float:
     return (outputs.double() - _as_outputs("mse", outputs, labels).double()).square().mean().item()
 
@@ -139,6 +192,9 @@ METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in [
         Metric("accuracy", accuracy, higher_is_better=True),
+        Metric("perplexity", Perplexity(), higher_is_better=False),
+        Metric("macro_f1", MacroF1(), higher_is_better=True),
+        Metric("iou", Iou(), higher_is_better=True),
         Metric("mse", _mean_squared_error, higher_is_better=False),
         Metric("mae", _mean_absolute_error, higher_is_better=False),
     ]

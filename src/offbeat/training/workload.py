@@ -67,6 +67,7 @@ class Workload:
         augmentation: How training images are changed at random; None if they are not.
         accelerator: The processor on which the model lies, and its arithmetic.
         held_out: For each client the indices of the examples that it does not train on; empty if there are none.
+        may_weigh: Whether the training loss may be a mean in which examples count differently; None to find out.
     """
 
     model: FlatModel
@@ -78,6 +79,11 @@ class Workload:
     augmentation: AugmentationName | None = None
     accelerator: Accelerator = CPU
     held_out: Sequence[NDArray[np.int64]] = ()
+    may_weigh: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.may_weigh is None:  # once, before the labels are on a device
+            object.__setattr__(self, "may_weigh", self.objective.may_weigh(self.train.labels))
 
     def to(self, accelerator: Accelerator, *, with_data: bool = True) -> "Workload":
         """Return the workload on another processor.
@@ -86,7 +92,8 @@ class Workload:
         copied when it is needed.
         """
         device = accelerator.device
-        moved = replace(self, model=self.model.to(device), accelerator=accelerator)
+        objective = self.objective.to(device)
+        moved = replace(self, model=self.model.to(device), objective=objective, accelerator=accelerator)
         if not with_data:
             return moved
         test = None if self.test is None else self.test.to(device)

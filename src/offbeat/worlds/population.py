@@ -32,7 +32,7 @@ from offbeat.population.devices.links import ConstantLink, Link, random_traces
 from offbeat.population.devices.published_measurements import PHONES, TRACES
 from offbeat.population.holdout import Shards, hold_out
 from offbeat.randomness import Purpose
-from offbeat.worlds.population_availability import build_availability, build_quiet_hours
+from offbeat.worlds.population_availability import build_availability, build_quiet_hours, no_classes
 from offbeat_client.tables.validation_errors import error_prefix
 
 # 30 million years a step, or a transfer of a gigabyte: beyond, float64 no longer resolves seconds.
@@ -109,7 +109,7 @@ def _divide(section: PopulationSection, dataset: Dataset, quiet: QuietHours | Ho
             return partition.by_user(dataset.users, clients, seed)
         case _:
             if dataset.classes is None:
-                raise OffbeatError(f"{kind.name} divides classes, but {dataset.name} has none; use another partition")
+                raise OffbeatError(f"{kind.name} needs {no_classes(dataset)}; use another partition")
     match kind:
         case DirichletSection():
             return partition.dirichlet(labels, clients, kind.alpha, seed)

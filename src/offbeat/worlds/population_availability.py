@@ -53,10 +53,18 @@ def build_availability(
             return availability.Always()
 
 
+def no_classes(dataset: Dataset) -> str:
+    """Return a clause that says why the labels of a data set are not classes."""
+    labels = dataset.train_labels
+    found = "numbers below 0" if labels.ndim == 1 and labels.dtype == np.int64 and labels.min() < 0 else labels.dtype
+    of_shape = f" of shape {labels.shape[1:]}" if labels.ndim > 1 else ""
+    return f"one class for each example, a whole number from 0, but the labels of {dataset.name} are {found}{of_shape}"
+
+
 def _groups(kind: AlternatingSection, dataset: Dataset, shards: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     if kind.first_labels is None:
         return np.arange(len(shards)) % kind.groups
     with error_prefix("population.availability"):
         if dataset.classes is None:
-            raise OffbeatError(f"first_labels needs classes, but {dataset.name} has none; use groups instead")
+            raise OffbeatError(f"first_labels needs {no_classes(dataset)}; use groups instead")
         return availability.label_groups(shards, dataset.train_labels, dataset.classes, kind.first_labels)

@@ -22,6 +22,7 @@ from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
 from offbeat.training.augmentation import check_augmentation
 from offbeat.training.fit_check import check_fit
+from offbeat.training.target_check import number_of_targets
 from offbeat.training.trainers.choice import make_trainer
 from offbeat.training.trainers.distributed.ray_cluster import DEFAULT_CLUSTER, RayCluster
 from offbeat.training.trainers.trainer import Trainer
@@ -121,12 +122,16 @@ class World:
     def _check_fit(self, workload: Workload, plan: LocalPlan) -> None:
         check_augmentation(workload.augmentation, workload.train.inputs)
         # The smallest minibatch of all clients: a model that takes it takes the others.
+        loss, parts = workload.objective.loss, {"train": workload.train.labels}
+        if workload.test is not None:
+            parts["test"] = workload.test.labels
+        classes = self.dataset.classes or number_of_targets(loss, parts)
         client = min(range(len(workload.shards)), key=workload.examples)
         smallest = workload.shards[client][: plan.batch_size]
         try:
-            self._try_minibatch(workload, smallest)
+            self._try_minibatch(workload, smallest, classes)
         except OffbeatError as error:
-            if len(smallest) > 1 or not self._takes_two(workload, int(smallest[0])):
+            if len(smallest) > 1 or not self._takes_two(workload, int(smallest[0]), classes):
                 raise
             is_only = workload.examples(client) == 1
             raise OffbeatError(
@@ -135,21 +140,21 @@ class World:
                 f"or GroupNorm in place of BatchNorm ({error})"
             ) from error.__cause__
 
-    def _takes_two(self, workload: Workload, example: int) -> bool:
+    def _takes_two(self, workload: Workload, example: int, classes: int | None) -> bool:
         """Return whether a model that does not take one example takes it with another."""
         others = np.concatenate(workload.shards)
         try:
-            self._try_minibatch(workload, np.array([example, *others[others != example][:1]]))
+            self._try_minibatch(workload, np.array([example, *others[others != example][:1]]), classes)
         except OffbeatError:
             return False
         return True
 
-    def _try_minibatch(self, workload: Workload, chosen: NDArray[np.int64]) -> None:
+    def _try_minibatch(self, workload: Workload, chosen: NDArray[np.int64], classes: int | None) -> None:
         check_fit(
             workload.model,
             workload.objective.loss,
             *workload.minibatch(torch.from_numpy(chosen)),
-            classes=self.dataset.classes,
+            classes=classes,
             tokens=self.dataset.tokens,
             accelerator=workload.accelerator,
         )

@@ -27,6 +27,7 @@ from offbeat.inputs import map_inputs
 from offbeat.randomness import Purpose, integer
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.loss_modules import check_loss
 from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import LOSSES, METRICS, Objective
 from offbeat.training.workload import Examples, Workload, as_tensor
@@ -108,8 +109,10 @@ def _built_in_model(section: ModelSection, dataset: Dataset | None) -> nn.Module
 
 def build_objective(loss: str, metrics: Sequence[str]) -> Objective:
     """Return a loss and metrics by their names or import paths."""
+    made = _import("model.loss", loss) if is_import_path(loss) else LOSSES[loss]
+    check_loss("model.loss", made)
     return Objective(
-        loss=_import("model.loss", loss) if is_import_path(loss) else LOSSES[loss],
+        loss=made,
         metrics={
             metric_name(metric): _import("evaluate.metrics", metric)
             if is_import_path(metric)

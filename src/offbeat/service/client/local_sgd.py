@@ -14,6 +14,7 @@ from offbeat.inputs import find_inputs, name_inputs
 from offbeat.training.accelerator import Accelerator, choose_device
 from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel, refuse_running_statistics
+from offbeat.training.loss_modules import check_loss
 from offbeat.training.objectives import LOSSES, METRICS, Loss, Metrics, Objective
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job, Result
@@ -62,8 +63,10 @@ class LocalSGD:
         self._model = FlatModel(module)
         if isinstance(loss, str) and loss not in LOSSES:
             raise OffbeatError(f"loss = {loss!r}: {did_you_mean(loss, LOSSES)}, or pass a function")
-        self._loss = LOSSES[loss] if isinstance(loss, str) else loss
-        self._metrics = _metrics_of(metrics, loss)
+        if not isinstance(loss, str):
+            check_loss("loss", loss)
+        chosen = LOSSES[loss] if isinstance(loss, str) else loss
+        self._given = Objective(chosen, _metrics_of(metrics, loss))
         self._data = _examples(data, "data")
         self._held_out = None if held_out is None else _examples(held_out, "held_out")
         self.evaluate: Evaluate[Tensor] | None = None if held_out is None else self._evaluate
@@ -76,6 +79,7 @@ class LocalSGD:
         """
         self._accelerator = Accelerator(choose_device(device))
         self._model = self._model.to(self._accelerator.device)
+        self._objective = self._given.to(self._accelerator.device)
         self._data = self._data.to(self._accelerator.device)
         if self._held_out is not None:
             self._held_out = self._held_out.to(self._accelerator.device)
@@ -94,7 +98,7 @@ class LocalSGD:
         self._check(model)
         start = self._vector(model)
         offset = None if visit.offset is None else self._vector(visit.offset)
-        objective = _UntilUrgent(self._loss, visit=visit)
+        objective = _UntilUrgent(self._objective.loss, visit=visit)
         # The trainer finds the examples by the client's number, which the random numbers depend on too.
         shards = [np.arange(self.examples)] * (visit.client + 1)
         trainer = LoopTrainer(
@@ -105,8 +109,8 @@ class LocalSGD:
             with self._accelerator.numerics():
                 result = trainer.collect([job])[0]
         except _UrgentError:
-            result = Result(self._model.vector.clone(), torch.stack(objective.values).float().mean().item())
-        return Fitted(self._model.named(result.vector), self.examples, len(objective.values), loss=result.loss)
+            result = Result(self._model.vector.clone(), trainer.mean_loss().item())
+        return Fitted(self._model.named(result.vector), self.examples, len(trainer.steps), loss=result.loss)
 
     def _evaluate(self, model: dict[str, Tensor]) -> tuple[dict[str, float], int]:
         """Return the loss and the metrics on the held-out examples, and their number."""
@@ -114,8 +118,8 @@ class LocalSGD:
         self._check(model)
         evaluator = Evaluator(
             self._model,
-            loss=self._loss,
-            metrics=self._metrics,
+            loss=self._objective.loss,
+            metrics=self._objective.metrics,
             inputs=self._held_out.inputs,
             labels=self._held_out.labels,
             seed=0,
@@ -205,11 +209,10 @@ class _UntilUrgent(Objective):
     """A loss that ends an urgent visit where a step would begin."""
 
     visit: Visit
-    values: list[Tensor] = field(default_factory=list)
+    begun: list[None] = field(default_factory=list)  # an entry for each step
 
     def loss_of(self, outputs: Any, labels: Tensor) -> Tensor:
-        if self.values and self.visit.urgent.is_set():
+        if self.begun and self.visit.urgent.is_set():
             raise _UrgentError
-        loss = super().loss_of(outputs, labels)
-        self.values.append(loss.detach())
-        return loss
+        self.begun.append(None)
+        return super().loss_of(outputs, labels)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from offbeat.inputs import Inputs, map_inputs
+from offbeat.training.fresh_copies import has_state
 from offbeat.training.trainers.hooks import has_hooks
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
@@ -16,7 +17,8 @@ from offbeat_client.user_code_errors import error_line
 
 _log = logging.getLogger(__name__)
 
-Compute = Callable[[], Tensor]
+Step = tuple[Tensor, Tensor | None]
+Compute = Callable[[], Step]
 Record = Callable[[Compute], Compute]
 """Maps a computation to a function that repeats it, on the same tensors."""
 
@@ -36,7 +38,7 @@ def record_cuda_graph(compute: Compute) -> Compute:
     with torch.cuda.graph(graph):
         result = compute()
 
-    def replay() -> Tensor:
+    def replay() -> Step:
         graph.replay()
         return result
 
@@ -48,14 +50,14 @@ class GraphLoopTrainer(LoopTrainer):
 
     A GPU takes longer to launch the kernels of a small step one by one than to compute them. There is a graph for each
     size of a minibatch, of its forward and backward pass. A model that cannot be recorded, for instance because it
-    reads an entry of a tensor, is trained as by the loop, and so is one with hooks: a graph would run their kernels,
-    but not their Python.
+    reads an entry of a tensor, is trained as by the loop, and so is one with hooks or a loss with state: a graph would
+    run their kernels, but not their Python.
     """
 
     def __init__(self, workload: Workload, record: Record = record_cuda_graph) -> None:
         super().__init__(workload)
         self._record = record
-        self._has_hooks = has_hooks(workload.model.module)
+        self._has_python = has_hooks(workload.model.module) or has_state(workload.objective.loss)
         self._graphs: dict[int, _Graph | None] = {}  # by the size of the minibatch
 
     @property
@@ -65,7 +67,7 @@ class GraphLoopTrainer(LoopTrainer):
 
     @property
     def _may_record(self) -> bool:
-        return not self.notes and not self._has_hooks
+        return not self.notes and not self._has_python
 
     def _train(self, job: Job) -> tuple[Tensor, Tensor]:
         size = min(job.plan.batch_size, self.workload.examples(job.client))
@@ -85,7 +87,7 @@ class GraphLoopTrainer(LoopTrainer):
             return None
         return _Graph(inputs, labels, replay)
 
-    def _differentiate(self, inputs: Inputs[Tensor], labels: Tensor) -> Tensor:
+    def _differentiate(self, inputs: Inputs[Tensor], labels: Tensor) -> Step:
         graph = self._graphs.get(len(labels))
         return super()._differentiate(inputs, labels) if graph is None else graph.differentiate(inputs, labels)
 
@@ -98,8 +100,9 @@ class _Graph:
         self._labels = labels
         self._replay = replay
 
-    def differentiate(self, inputs: Inputs[Tensor], labels: Tensor) -> Tensor:
-        """Compute the gradient on a minibatch of this size; return the loss, ``()``."""
+    def differentiate(self, inputs: Inputs[Tensor], labels: Tensor) -> Step:
+        """Compute the gradient on a minibatch of this size; return the loss and its count."""
         map_inputs(Tensor.copy_, self._inputs, inputs)
         self._labels.copy_(labels)
-        return self._replay()
+        loss, count = self._replay()  # the next replay overwrites them
+        return loss.clone(), None if count is None else count.clone()

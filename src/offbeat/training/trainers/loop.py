@@ -12,6 +12,7 @@ from offbeat.randomness import Purpose, example_order, integer
 from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.deterministic_pooling import deterministic_pooling
 from offbeat.training.max_pooling import fast_max_pooling
+from offbeat.training.mean_loss import mean_of_steps
 from offbeat.training.trainers.adamw import AdamW
 from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector, results_of
 from offbeat.training.workload import Workload
@@ -24,6 +25,10 @@ class LoopTrainer(Trainer):
     A step's gradient is ``∇loss + offset + mu (w − w_start)``, clipped to ``clip_norm``, followed by weight decay and
     momentum as in ``torch.optim.SGD``, or by a step of ``torch.optim.AdamW``. Minibatches pass through the client's
     examples repeatedly, in random order. The model is trained in place.
+
+    Attributes:
+        steps: Of the latest visit, each step's loss and what its mean divides by, ``()``; None for the latter where
+            all steps count the same.
     """
 
     name = "loop"
@@ -31,7 +36,9 @@ class LoopTrainer(Trainer):
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
+        self.steps: list[tuple[Tensor, Tensor | None]] = []
         self._model = workload.model
+        self._objective = workload.objective
         self._pooling = fast_max_pooling(workload.model.module)
         self._shards = [torch.from_numpy(shard) for shard in workload.shards]
         self._augment = None if workload.augmentation is None else AUGMENTATIONS[workload.augmentation]
@@ -58,9 +65,10 @@ class LoopTrainer(Trainer):
         accelerator.seed(integer(seed, Purpose.LAYERS, job.client, job.visit))
 
         self._model.load(job.start)
+        self._objective = self.workload.objective.fresh()
+        self.steps = []
         velocity = torch.zeros_like(job.start) if plan.momentum else None
         adamw = AdamW(job.start) if plan.optimizer == "adamw" else None
-        losses = torch.empty(plan.steps, device=accelerator.device)
         what = f"client {job.client}, visit {job.visit}: the model or the loss failed"
         if batch_size == 1:  # a layer that normalises by the minibatch needs more
             what += " on its only example" if len(shard) == 1 else " on one example, since local.batch_size is 1"
@@ -71,21 +79,27 @@ class LoopTrainer(Trainer):
                 if self._augment:
                     assert isinstance(inputs, Tensor)
                     inputs = self._augment(inputs[None], seed, client, visit, step)[0]
-                losses[step] = self._differentiate(inputs, labels)
+                self.steps.append(self._differentiate(inputs, labels))
             local_step(self._model.vector, self._model.gradient, velocity, job.start, plan, step, job.offset, adamw)
-        return result_vector(job.payload, job.start, self._model.vector), losses.mean()
+        return result_vector(job.payload, job.start, self._model.vector), self.mean_loss()
 
-    def _differentiate(self, inputs: Inputs[Tensor], labels: Tensor) -> Tensor:
-        """Compute the model's gradient on a minibatch; return the loss, ``()``."""
+    def mean_loss(self) -> Tensor:
+        """Return the mean loss of the latest visit's steps, ``()``."""
+        losses, counts = zip(*self.steps, strict=True)
+        return mean_of_steps(losses, counts)
+
+    def _differentiate(self, inputs: Inputs[Tensor], labels: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Compute the model's gradient on a minibatch; return an entry of ``steps``."""
         self._model.gradient.zero_()
         with self.workload.accelerator.autocast():
-            with self._pooling, deterministic_pooling(self.workload.accelerator):
-                outputs = self.workload.objective.apply(self._model.module, inputs, labels)
-            loss = self.workload.objective.loss_of(outputs, labels)
+            forward = [self._pooling, deterministic_pooling(self.workload.accelerator)]
+            _, loss, calls = self._objective.measure(
+                self._model.module, inputs, labels, forward, notes_calls=self.workload.may_weigh is True
+            )
         # Outside: parts that the model computes in float32 have gradients in float32.
         loss.backward()
         self._model.adopt()
-        return loss.detach()
+        return loss.detach(), calls.divisor()
 
 
 def local_step(

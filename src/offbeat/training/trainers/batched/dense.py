@@ -19,7 +19,7 @@ def is_dense(workload: Workload) -> bool:
 
     The inputs must be one tensor. The model must be ``Linear`` layers separated by ``ReLU``, without hooks, which would
     not run here; before them a ``Flatten``, which inputs ``(n, features)`` do not need. The loss must be cross-entropy
-    of classes, int64 ``(n,)``.
+    of classes, int64 ``(n,)``, none of which it ignores.
     """
     module, (inputs, labels) = workload.model.module, workload.train
     if (
@@ -28,6 +28,7 @@ def is_dense(workload: Workload) -> bool:
         or isinstance(inputs, dict)
         or labels.dtype != torch.int64
         or labels.ndim != 1
+        or workload.may_weigh
     ):
         return False
     layers: list[nn.Module] = list(module)

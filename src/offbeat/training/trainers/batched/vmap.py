@@ -15,6 +15,7 @@ from offbeat.inputs import Inputs, divide_inputs
 from offbeat.randomness import Purpose, integer
 from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.deterministic_pooling import deterministic_pooling
+from offbeat.training.mean_loss import mean_loss
 from offbeat.training.minibatches import Integers, example_orders
 from offbeat.training.trainers.adamw import AdamW
 from offbeat.training.trainers.batched.dense import dense_step, is_dense
@@ -26,6 +27,7 @@ from offbeat_client.local_plan import Optimizer
 from offbeat_client.user_code_errors import user_code
 
 _FETCHED = 256  # examples fetched together, if a step has no more: they stay in the cache until they are used
+_UNKNOWN = -1  # in place of what a mean divides by
 _SMALLEST_BATCH = 2  # a CPU may compute a single model in another way, with other last bits
 
 
@@ -63,21 +65,24 @@ class VmapTrainer(Trainer):
         self._model = workload.model
         self._sizes = np.array([len(shard) for shard in workload.shards])
         self._augment = None if workload.augmentation is None else AUGMENTATIONS[workload.augmentation]
-        module, objective = workload.model.module, workload.objective
+        module = workload.model.module
+        self._objective = workload.objective
         convolutions = UnfoldedConvolutions() if unfold_convolutions else nullcontext()
 
         def loss_of(
             parameters: dict[str, Tensor], inputs: Inputs[Tensor], labels: Tensor, dropout: Dropout | None
-        ) -> Tensor:
+        ) -> tuple[Tensor, Tensor]:
             def call(*args: Any, **kwargs: Any) -> Any:
                 return functional_call(module, parameters, args, kwargs)
 
             mode = dropout.step(labels) if dropout else nullcontext()
             with workload.accelerator.autocast(), convolutions, deterministic_pooling(workload.accelerator), mode:
-                return objective.loss_of(objective.apply(call, inputs, labels), labels)
+                _, loss, calls = self._objective.measure(call, inputs, labels, notes_calls=workload.may_weigh is True)
+                count = calls.divisor()
+                return loss, torch.full((), _UNKNOWN, device=loss.device) if count is None else count
 
         self._is_dense = is_dense(workload) and workload.accelerator.precision != "bf16"
-        self._gradients = vmap(grad_and_value(loss_of), in_dims=(0, 0, 0, None))
+        self._gradients = vmap(grad_and_value(loss_of, has_aux=True), in_dims=(0, 0, 0, None))
         self._draws: dict[int, list[Draw]] = {}  # of the first step, by minibatch size
 
     @property
@@ -122,6 +127,8 @@ class VmapTrainer(Trainer):
         adamw = {name: AdamW(part) for name, part in models.items()} if group.optimizer == "adamw" else None
         rates = _rates(jobs, int(steps[0])).to(starts.device)
         losses = torch.zeros(len(jobs), int(steps[0]), device=starts.device)
+        counts = torch.full_like(losses, _UNKNOWN)
+        self._objective = self.workload.objective.fresh()
         dropout = self._dropout(jobs, group.batch_size)
         actives = np.count_nonzero(steps[:, None] > np.arange(steps[0]), axis=0).tolist()
         for step, (active, (inputs, labels)) in enumerate(zip(actives, self._fetch(examples, actives), strict=True)):
@@ -138,7 +145,9 @@ class VmapTrainer(Trainer):
                     part[name].addcmul_(values[:taken], _along(rate, values), value=-1)
             else:
                 with user_code(f"{_names(jobs[: min(active, number)])}: the model or the loss failed"):
-                    slopes, losses[:taken, step] = self._gradients(part, inputs, labels, dropout)
+                    slopes, (losses[:taken, step], counts[:taken, step]) = self._gradients(
+                        part, inputs, labels, dropout
+                    )
                 for name, values in offset.items():
                     slopes[name].add_(values[:taken])
                 _local_step(part, slopes, first, velocity, adamw, rate, group)
@@ -149,9 +158,11 @@ class VmapTrainer(Trainer):
         ends = torch.cat([part.reshape(len(jobs), -1) for part in models.values()], dim=1)
         vectors = [result_vector(job.payload, starts[row], ends[row]) for row, job in enumerate(jobs[:number])]
         squares = torch.stack([vector.dot(vector) for vector in vectors])
-        numbers = read_numbers(torch.cat([losses[:number], squares[:, None]], dim=1))
-        for job, vector, (*step_losses, square) in zip(jobs[:number], vectors, numbers, strict=True):
-            yield Result(vector, math.fsum(step_losses[: job.plan.steps]) / job.plan.steps, square)
+        numbers = read_numbers(torch.cat([losses[:number], counts[:number], squares[:, None]], dim=1))
+        for job, vector, (*of_steps, square) in zip(jobs[:number], vectors, numbers, strict=True):
+            first = len(of_steps) // 2
+            of_job = of_steps[: job.plan.steps], of_steps[first : first + job.plan.steps]
+            yield Result(vector, _mean_of_steps(*of_job), square)
 
     def _fetch(self, examples: Tensor, actives: Sequence[int]) -> Iterator[tuple[Inputs[Tensor], Tensor]]:
         """Yield each step's minibatches of its active rows, ``(models, batch size, …)``.
@@ -236,6 +247,14 @@ def _local_step(
         if velocity is not None:
             slope = velocity[name][:models].mul_(group.momentum).add_(slope)
         weights[name].addcmul_(slope, _along(rates, slope), value=-1)
+
+
+def _mean_of_steps(losses: Sequence[float], counts: Sequence[float]) -> float:
+    """Return the mean loss of a visit's steps; 0 if they have no target."""
+    if len(set(counts)) == 1 and counts[0]:
+        return math.fsum(losses) / len(losses)
+    known = [None if count == _UNKNOWN else count for count in counts]
+    return mean_loss(losses, known, [1] * len(losses)) or 0.0
 
 
 def _names(jobs: Sequence[Job]) -> str:

@@ -1,0 +1,172 @@
+"""Losses and labels of all kinds in ``offbeat.simulate``."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import TensorDataset
+
+import offbeat
+from offbeat.errors import OffbeatError
+from tests.training.conftest import made
+
+DRAW = torch.Generator().manual_seed(1)
+INPUTS = torch.randn(130, 8, generator=DRAW)
+CLASSES = (INPUTS[:, 0] > INPUTS[:, 1]).long()
+
+
+def pair(inputs, labels):
+    return TensorDataset(inputs[:100], labels[:100]), TensorDataset(inputs[100:], labels[100:])
+
+
+def simulate(model, data, **more):
+    local = {"steps": 3, "batch_size": 10, "lr": 0.1}
+    settings = {"population": 10, "local": local, "updates": 40, "evaluate_every_versions": 1, "progress": False}
+    return offbeat.simulate(model, data, "fedbuff", **settings | more)
+
+
+class Stateful(nn.Module):
+    """A loss with a buffer, a counter and dropout."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(()))
+        self.calls = 0
+        self.dropout = nn.Dropout(0.2)
+
+    def forward(self, outputs, labels):
+        self.calls += 1
+        loss = cross_entropy(self.dropout(outputs), labels)
+        self.mean += 0.1 * (loss.detach() - self.mean)
+        return loss + self.mean * outputs.square().mean() + outputs.mean() / self.calls
+
+    def metric(self, outputs, labels):
+        self.mean += 1
+        self.calls += 1
+        return self.mean.item() + torch.rand(()).item() + self(outputs, labels).item()
+
+
+class Counting:
+    """As few calls as a batched trainer allows: they count, and no more."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, outputs, labels):
+        self.calls += 1
+        return cross_entropy(outputs, labels) / self.calls
+
+    metric = __call__
+
+
+def plain():
+    return nn.Linear(8, 2)
+
+
+def convolution():
+    return nn.Sequential(nn.Unflatten(1, (1, 2, 4)), nn.Conv2d(1, 4, 2), nn.Flatten(), nn.Linear(12, 2))
+
+
+TRAINERS = [
+    ("loop", plain, Stateful),
+    ("processes", plain, Stateful),
+    ("vmap", plain, Counting),
+    ("unfold", convolution, Counting),
+]
+
+
+@pytest.mark.parametrize(("trainer", "make", "loss"), TRAINERS)
+def test_evaluations_change_no_bit_of_a_run_with_a_loss_that_has_state(trainer, make, loss):
+    models = []
+    for every, on_clients in ((1000, None), (1, 5)):
+        objective = loss()
+        history = simulate(
+            lambda: made(make),
+            pair(INPUTS, CLASSES),
+            trainer=trainer,
+            loss=objective,
+            metrics={"own": objective.metric},
+            population={"clients": 10, "holdout": 0.2},
+            evaluate_every_versions=every,
+            evaluate_on_clients=on_clients,
+        )
+        assert len(history) == (2 if every > 1 else 5)
+        assert history.own.nunique() > 1
+        models.append(nn.utils.parameters_to_vector(history.model.parameters()))
+        assert objective.calls == 0
+    assert torch.equal(*models)
+    assert (models[0] - nn.utils.parameters_to_vector(made(make).parameters())).norm() > 1e-2
+
+
+KINDS = {
+    "masks with ignored pixels": (
+        lambda: nn.Sequential(nn.Unflatten(1, (2, 2, 2)), nn.Conv2d(2, 3, 1)),
+        (INPUTS.view(-1, 2, 2, 2)[:, 0] > 0).long().where(torch.rand(130, 2, 2, generator=DRAW) > 0.3, 255),
+        nn.CrossEntropyLoss(ignore_index=255),
+    ),
+    "tokens": (
+        lambda: nn.Sequential(nn.Linear(8, 15), nn.Unflatten(1, (3, 5))),
+        torch.randint(3, (130, 5), generator=DRAW),
+        "cross_entropy",
+    ),
+    "several labels, floats": (lambda: nn.Linear(8, 3), (INPUTS[:, :3] > 0).float(), "bce"),
+    "several labels, integers": (lambda: nn.Linear(8, 3), (INPUTS[:, :3] > 0).int(), "bce"),
+    "several labels, booleans": (lambda: nn.Linear(8, 3), INPUTS[:, :3] > 0, "bce"),
+    "signs": (
+        lambda: nn.Sequential(nn.Linear(8, 1), nn.Flatten(0)),
+        2 * CLASSES - 1,
+        lambda outputs, labels: (1 - outputs * labels).clamp(min=0).mean(),
+    ),
+    "classes with examples that have none": (
+        lambda: nn.Linear(8, 2),
+        CLASSES.where(torch.rand(130, generator=DRAW) > 0.5, -100),
+        "cross_entropy",
+    ),
+    "probabilities": (lambda: nn.Linear(8, 2), nn.functional.one_hot(CLASSES).float() * 0.8 + 0.1, "cross_entropy"),
+}
+
+
+@pytest.mark.parametrize("trainer", ["loop", "vmap"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_of_every_kind_are_learned(kind, trainer):
+    make, labels, loss = KINDS[kind]
+    history = simulate(lambda: made(make), pair(INPUTS, labels), loss=loss, trainer=trainer, updates=100, metrics=[])
+    chance = "tokens" in kind  # random tokens cannot be predicted
+    assert history.loss.iloc[-1] < history.loss.iloc[0] * (1.1 if chance else 0.9)
+    assert np.isfinite(history.loss).all()
+
+
+def test_a_client_without_any_target_does_not_end_the_run():
+    labels = CLASSES.clone()
+    labels[:100:10] = -100
+    labels[1:100:10] = -100
+    data = pair(INPUTS, labels)
+    data[0].users = [number % 10 for number in range(100)]  # the first two have no target
+    users = {"clients": 10, "partition": {"name": "by_user"}, "holdout": 0.2}
+    history = simulate(lambda: nn.Linear(8, 2), data, population=users, evaluate_on_clients=10, metrics=[])
+    assert set(history.events.client) >= {0, 1}
+    assert history.clients_evaluated.tolist()[1:] == [8.0] * (len(history) - 1)
+
+
+@pytest.mark.parametrize("name", ["dirichlet", "one_class", "mixing"])
+def test_partitions_by_class_need_one_class_each(name):
+    more = {"dirichlet": {"alpha": 1.0}, "mixing": {"mu": 0.5}}.get(name, {})
+    with pytest.raises(OffbeatError) as caught:
+        simulate(
+            lambda: nn.Linear(8, 3),
+            pair(INPUTS, (INPUTS[:, :3] > 0).long()),
+            loss="bce",
+            population={"clients": 10, "partition": {"name": name, **more}},
+        )
+    assert "needs one class for each example, a whole number from 0, but the labels of data are int64 of" in str(
+        caught.value
+    )
+    assert "\n" not in str(caught.value)
+
+
+def test_a_test_set_without_targets_is_refused_at_once():
+    labels = CLASSES.clone()
+    labels[100:] = -100
+    with pytest.raises(OffbeatError, match=r"^the test set has no target: its labels are all -100"):
+        simulate(lambda: nn.Linear(8, 2), pair(INPUTS, labels))

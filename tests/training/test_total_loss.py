@@ -1,0 +1,195 @@
+"""The loss on a test set is that of all examples together, whatever the batches."""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.functional import cross_entropy
+
+from offbeat.errors import OffbeatError
+from offbeat.training import evaluation, total_loss
+from offbeat.training.evaluation import Evaluator
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.objectives import bce, model_loss
+from tests.training.conftest import made
+
+N, CLASSES = 700, 5
+DRAW = torch.Generator().manual_seed(3)
+INPUTS = torch.randn(N, 6, generator=DRAW)
+LABELS = torch.randint(CLASSES, (N,), generator=DRAW)
+WEIGHT = torch.tensor([0.1, 5.0, 1.0, 2.0, 0.0])
+IGNORED = LABELS.where(torch.rand(N, generator=DRAW) > 0.6, -100)
+IGNORED[:300] = -100  # the first batch has no target
+TOKENS = torch.randint(CLASSES, (N, 4), generator=DRAW).where(torch.rand(N, 4, generator=DRAW) > 0.5, -100)
+PROBABILITIES = torch.rand(N, CLASSES, generator=DRAW).softmax(dim=1)
+
+
+def dice(outputs, labels):
+    """No mean at all, but a ratio of sums."""
+    chosen = outputs.softmax(dim=1)[torch.arange(len(labels)), labels]
+    return 1 - 2 * chosen.sum() / (outputs.softmax(dim=1).square().sum() + len(labels))
+
+
+def root(outputs, labels):
+    return (outputs[:, 0] - labels).square().mean().sqrt()
+
+
+def masked(outputs, labels):
+    """A mean over the examples of the first two classes only."""
+    errors = cross_entropy(outputs, labels, reduction="none")
+    return (errors * (labels < 2)).sum() / (labels < 2).sum()
+
+
+def shifted(outputs, labels):
+    return cross_entropy(outputs[:, :, :-1], labels[:, 1:])
+
+
+class Shifted(nn.Module):
+    """A language model of sorts, which computes the loss itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, CLASSES * 4)
+
+    def forward(self, inputs, labels=None):
+        logits = self.body(inputs).view(-1, CLASSES, 4)
+        return {"logits": logits, "loss": None if labels is None else shifted(logits, labels)}
+
+
+def linear():
+    return nn.Linear(6, CLASSES)
+
+
+def per_token():
+    return nn.Sequential(nn.Linear(6, CLASSES * 4), nn.Unflatten(1, (CLASSES, 4)))
+
+
+CASES = {
+    "weights": (linear, nn.CrossEntropyLoss(weight=WEIGHT), LABELS),
+    "weights and smoothing": (linear, nn.CrossEntropyLoss(weight=WEIGHT + 0.1, label_smoothing=0.2), IGNORED),
+    "ignored": (linear, cross_entropy, IGNORED),
+    "another number ignored": (linear, nn.CrossEntropyLoss(ignore_index=2), LABELS),
+    "a partial": (linear, functools.partial(cross_entropy, weight=WEIGHT, ignore_index=1), LABELS),
+    "nll": (
+        lambda: nn.Sequential(linear(), nn.LogSoftmax(dim=1)),
+        nn.NLLLoss(weight=WEIGHT, ignore_index=3),
+        LABELS,
+    ),
+    "a function": (linear, lambda outputs, labels: cross_entropy(outputs, labels, weight=WEIGHT), LABELS),
+    "tokens": (per_token, cross_entropy, TOKENS),
+    "an own shift": (per_token, shifted, TOKENS),
+    "the model's": (Shifted, model_loss, TOKENS),
+    "a sum of two": (
+        linear,
+        lambda outputs, labels: cross_entropy(outputs, labels, weight=WEIGHT) + 0.3 * dice(outputs, labels),
+        LABELS,
+    ),
+    "two with other weights": (
+        linear,
+        lambda outputs, labels: cross_entropy(outputs, labels, weight=WEIGHT) + cross_entropy(outputs, labels),
+        LABELS,
+    ),
+    "no mean": (linear, root, LABELS),
+    "masked by hand": (linear, masked, LABELS),
+    "a sum": (linear, lambda outputs, labels: cross_entropy(outputs, labels, reduction="sum"), LABELS),
+}
+MEANS = {
+    "cross-entropy": (linear, cross_entropy, LABELS),
+    "probabilities": (linear, nn.CrossEntropyLoss(weight=WEIGHT), PROBABILITIES),
+    "bce": (linear, bce, PROBABILITIES),
+    "positives count more": (linear, nn.BCEWithLogitsLoss(pos_weight=WEIGHT), PROBABILITIES),
+    "batchmean": (
+        lambda: nn.Sequential(linear(), nn.LogSoftmax(dim=1)),
+        nn.KLDivLoss(reduction="batchmean"),
+        PROBABILITIES,
+    ),
+    "an own mean": (linear, lambda outputs, labels: (outputs[:, 0] - labels).square().mean(), LABELS),
+}
+
+
+def evaluate(make, loss, labels, order=None, **more):
+    model = made(lambda: FlatModel(make()))
+    inputs = INPUTS if order is None else INPUTS[order]
+    labels = labels if order is None else labels[order]
+    made_of = {"metrics": {}, "inputs": inputs, "labels": labels, "seed": 1} | more
+    return Evaluator(model, loss=loss, **made_of)(model.vector.clone())[0]
+
+
+def on_all_at_once(make, loss, labels):
+    module = made(make)
+    with torch.no_grad():
+        if loss is model_loss:
+            return module(INPUTS, labels=labels)["loss"].item()
+        return loss(module(INPUTS), labels).item()
+
+
+@pytest.mark.parametrize("batch", [7, 256, 10_000])
+@pytest.mark.parametrize("case", [*CASES, *MEANS])
+def test_the_loss_is_that_of_all_examples_at_once(case, batch, monkeypatch):
+    monkeypatch.setattr(evaluation, "_BATCH", batch)
+    setting = (CASES | MEANS)[case]
+    expected = on_all_at_once(*setting)
+    assert evaluate(*setting) == pytest.approx(expected, rel=2e-5)
+    shuffled = torch.from_numpy(np.random.default_rng(0).permutation(N))
+    assert evaluate(*setting, order=shuffled) == pytest.approx(expected, rel=2e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_mean_of_the_batches_would_be_another_number(case):
+    """Weighing each batch by its examples is wrong for all of these cases."""
+    make, loss, labels = CASES[case]
+    if loss is model_loss:
+        make, loss = per_token, shifted
+    module, total = made(make), 0.0
+    with torch.no_grad():
+        for first in range(0, N, 100):
+            value = loss(module(INPUTS[first : first + 100]), labels[first : first + 100]).item()
+            total += 0 if math.isnan(value) else value / 7
+    assert total != pytest.approx(on_all_at_once(make, loss, labels), rel=1e-4)
+
+
+@pytest.mark.parametrize("case", MEANS)
+def test_a_mean_over_examples_is_added_up_by_batches_as_before(case):
+    make, loss, labels = MEANS[case]
+    module, total = made(make), 0.0
+    with torch.no_grad():
+        for first in (0, 256, 512):
+            chosen = slice(first, min(first + 256, N))
+            total += loss(module(INPUTS[chosen]), labels[chosen]).item() * (chosen.stop - first)
+    assert evaluate(make, loss, labels) == total / N
+
+
+def test_labels_that_are_all_ignored_have_no_loss():
+    nothing = torch.full((N,), -100)
+    with pytest.raises(OffbeatError, match="the loss ignores all labels here"):
+        evaluate(linear, cross_entropy, nothing)
+    with pytest.raises(OffbeatError, match="the loss ignores all labels here"):
+        evaluate(Shifted, model_loss, torch.full((N, 4), -100))
+
+
+def test_a_model_that_diverged_has_no_finite_loss():
+    model = made(lambda: FlatModel(linear()))
+    measure = Evaluator(model, loss=cross_entropy, metrics={}, inputs=INPUTS, labels=IGNORED, seed=1)
+    assert math.isnan(measure(torch.full_like(model.vector, math.nan))[0])
+
+
+def test_outputs_too_large_to_keep_count_by_examples(monkeypatch):
+    monkeypatch.setattr(total_loss, "_MOST_KEPT", CLASSES * N - 1)
+    module = made(linear)
+    with torch.no_grad():
+        parts = [(len(part), dice(module(part), label).item()) for part, label in zip(*split(), strict=True)]
+    assert evaluate(linear, dice, LABELS) == pytest.approx(sum(size * value for size, value in parts) / N, rel=1e-6)
+
+
+def split():
+    return INPUTS.split(256), LABELS.split(256)
+
+
+def test_functional_losses_of_torch_are_means():
+    assert evaluate(linear, functional.mse_loss, PROBABILITIES) == pytest.approx(
+        on_all_at_once(linear, functional.mse_loss, PROBABILITIES), rel=1e-6
+    )

@@ -1,0 +1,175 @@
+"""Losses that weigh targets, ignore some or have a state, in all trainers."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from offbeat.algorithms import LocalPlan
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.batched.vmap import VmapTrainer
+from offbeat.training.trainers.distributed.processes import ProcessTrainer
+from offbeat.training.trainers.graph_loop import GraphLoopTrainer
+from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.trainer import Job
+from tests.training.conftest import assert_alike, assert_same, data_of, made
+from tests.workloads import workload_of
+
+SIZES = (20, 20, 20, 20)
+PLAN = LocalPlan(steps=6, batch_size=4, lr=0.2)
+WEIGHT = torch.tensor([0.1, 5.0, 1.0, 2.0])
+
+
+def linear():
+    return nn.Sequential(nn.Linear(6, 4))
+
+
+def ignoring(**more):
+    """Return data in which the last client has no target, and the others' minibatches have different numbers."""
+    data = data_of(SIZES, 6)
+    labels = data["labels"].where(torch.from_numpy(np.random.default_rng(2).random(80) < 0.4), -100)
+    labels[data["shards"][-1]] = -100
+    return data | {"labels": labels} | more
+
+
+def workload(make=linear, **data):
+    return workload_of(made(lambda: FlatModel(make())), **data)
+
+
+def jobs(made_workload, visits=2):
+    start = made_workload.model.vector.clone()
+    return [Job(client, visit, 0, start, PLAN, "delta") for visit in range(visits) for client in range(len(SIZES))]
+
+
+LOSSES = {
+    "ignored": cross_entropy,
+    "weights": nn.CrossEntropyLoss(weight=WEIGHT),
+    "a function": lambda outputs, labels: cross_entropy(outputs, labels, weight=WEIGHT),
+}
+
+
+def losses_of_steps(made_workload, job):
+    """Return the sum of the weighted losses of a visit, and of the weights, step by step."""
+    steps = []
+    weight = torch.ones(4) if made_workload.objective.loss is cross_entropy else WEIGHT
+
+    class Watching(LoopTrainer):
+        def _differentiate(self, inputs, labels):
+            weights = (labels != -100) * weight[labels.clamp(min=0)]
+            outputs = self._model.module(inputs).detach()
+            each = cross_entropy(outputs, labels, reduction="none")
+            steps.append(((each * weights).sum().item(), weights.sum().item()))
+            return super()._differentiate(inputs, labels)
+
+    Watching(made_workload).collect([job])
+    return [sum(parts) for parts in zip(*steps, strict=True)]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_reported_loss_is_that_of_all_targets_of_the_visit(name):
+    made_workload = workload(**ignoring(loss=LOSSES[name]))
+    todo = jobs(made_workload)
+    results = LoopTrainer(made_workload).collect(todo)
+    for job, result in zip(todo, results, strict=True):
+        total, weights = losses_of_steps(made_workload, job)
+        assert result.loss == pytest.approx(total / weights if weights else 0, rel=1e-5)
+        assert bool(result.vector.norm() > 1e-3) is (job.client < 3)  # the last client has no target
+    assert results[3].loss == 0
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(
+    "make",
+    [VmapTrainer, lambda it: VmapTrainer(it, unfold_convolutions=True), lambda it: VmapTrainer(it, batch_limit=3)],
+)
+def test_batches_train_and_report_like_the_loop(name, make):
+    made_workload = workload(**ignoring(loss=LOSSES[name]))
+    trainer = make(made_workload)
+    assert trainer.kernel != "dense"  # whose formula ignores no label
+    assert_alike(trainer.collect(jobs(made_workload)), LoopTrainer(made_workload).collect(jobs(made_workload)))
+
+
+def test_a_recorded_step_reports_what_the_loop_does():
+    made_workload = workload(**ignoring())
+    recorded = GraphLoopTrainer(made_workload, record=lambda compute: compute)
+    assert_same(recorded.collect(jobs(made_workload)), LoopTrainer(made_workload).collect(jobs(made_workload)))
+    assert recorded.kernel == "graph"
+
+
+@pytest.mark.parametrize("loss", [cross_entropy, nn.CrossEntropyLoss(), lambda *both: cross_entropy(*both)])
+def test_the_loss_of_a_plain_mean_is_the_mean_of_the_steps_as_before(loss):
+    made_workload = workload(**data_of(SIZES, 6) | {"loss": loss})
+    job = jobs(made_workload)[0]
+    trainer = LoopTrainer(made_workload)
+    (result,) = trainer.collect([job])
+    assert result.loss == torch.stack([value for value, _ in trainer.steps]).mean().item()
+    (batched,) = VmapTrainer(made_workload).collect([job])
+    assert batched.loss == pytest.approx(result.loss, rel=1e-6)
+
+
+def test_labels_without_ignored_ones_are_trained_by_the_dense_kernel_others_not():
+    data = data_of(SIZES, 6)
+    assert VmapTrainer(workload(**data)).kernel == "dense"
+    data["labels"][5] = -100
+    assert VmapTrainer(workload(**data)).kernel == "vmap"
+
+
+class Focus(nn.Module):
+    """A loss whose factor depends on how often it was called, on a running mean, and on dropout."""
+
+    def __init__(self, dropout=0.5):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(()))
+        self.calls = 0
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, outputs, labels):
+        self.calls += 1
+        loss = cross_entropy(self.dropout(outputs), labels)
+        if not torch._C._functorch.is_gradtrackingtensor(loss):  # a batch of models has no one mean
+            self.mean += 0.1 * (loss.detach() - self.mean)
+        return loss * (1 + math.cos(self.calls)) + (outputs.square().mean() * self.mean)
+
+
+class Counting:
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, outputs, labels):
+        self.calls += 1
+        return cross_entropy(outputs, labels) * (1 + self.calls)
+
+
+def processes(made_workload):
+    return ProcessTrainer(made_workload, workers=2)
+
+
+@pytest.mark.parametrize("loss", [Focus, Counting])
+@pytest.mark.parametrize("make", [LoopTrainer, processes])
+def test_each_visit_begins_with_the_first_state_of_the_loss(loss, make):
+    data = data_of(SIZES, 6) | {"loss": loss()}
+    todo = jobs(workload(**data))
+    alone = [LoopTrainer(workload(**data)).collect([job])[0] for job in todo]
+    trainer = make(workload(**data))
+    try:
+        assert_same(trainer.collect(todo), alone)
+        assert_same(trainer.collect(todo[::-1])[::-1], alone)
+    finally:
+        trainer.close()
+    assert data["loss"].calls == 0
+
+
+def test_a_batch_begins_with_the_first_state_of_the_loss():
+    data = data_of(SIZES, 6) | {"loss": Counting()}
+    trainer, todo = VmapTrainer(workload(**data)), jobs(workload(**data))
+    first = trainer.collect(todo)
+    assert_alike(first, LoopTrainer(workload(**data)).collect(todo))
+    assert_same(trainer.collect(todo), first)
+
+
+def test_a_loss_with_state_is_not_recorded():
+    trainer = GraphLoopTrainer(workload(**data_of(SIZES, 6) | {"loss": Counting()}), record=lambda compute: compute)
+    assert trainer.kernel == "loop"
