@@ -4,11 +4,11 @@ The modules of commands import nothing heavy at their top, so that help and comp
 is imported in its function.
 """
 
-from pathlib import Path
-
 import click
 
-PATH = click.Path(path_type=Path)  # a shell completes it
+from offbeat_client.cli.program import Utf8Path
+
+PATH = Utf8Path()
 
 FILE = click.argument("file", metavar="FILE", type=PATH)
 SET = click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help="Change a key of the file. Repeatable.")

@@ -5,6 +5,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import sys
 from collections.abc import Callable, Generator, Mapping
@@ -36,9 +37,20 @@ def canonical(text: str, folder: Path) -> str:
     if not place.endswith(".py"):
         return text
     try:
-        return f"{(folder / place).resolve()}:{name}"
+        path = (folder / place).resolve()
     except (OSError, RuntimeError, ValueError) as error:
         raise OffbeatError(f"{text!r}: {error_line(error)}") from None
+    check_utf8(path)
+    return f"{path}:{name}"
+
+
+def check_utf8(path: Path) -> None:
+    """Refuse a path that a TOML file cannot hold."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        name = str(path).encode(errors="backslashreplace").decode()  # which pydantic takes
+        raise OffbeatError(f"the name of the folder or file {name} is not UTF-8: rename it") from None
 
 
 def load_object(text: str) -> Any:
@@ -115,7 +127,7 @@ def _load_file(text: str, path: Path) -> ModuleType:
     if not found:
         raise OffbeatError(f"{text!r}: no such file: {path}")
     stem = re.sub(r"\W", "_", path.stem)
-    name = f"offbeat_file_{stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    name = f"offbeat_file_{stem}_{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ValidationInfo
 
-from offbeat.config.import_path import canonical, is_import_path
+from offbeat.config.import_path import canonical, check_utf8, is_import_path
 from offbeat.errors import OffbeatError, did_you_mean
 
 
@@ -16,9 +16,13 @@ def _folder(info: ValidationInfo) -> Path:
 
 def _absolute(path: str, info: ValidationInfo) -> str:
     try:
-        return str((_folder(info) / Path(path).expanduser()).absolute())
+        absolute = (_folder(info) / Path(path).expanduser()).absolute()
+        check_utf8(absolute)
     except RuntimeError:
         raise ValueError("the user does not exist; write the full path") from None
+    except OffbeatError as error:
+        raise ValueError(str(error)) from None
+    return str(absolute)
 
 
 def _canonical(text: str, info: ValidationInfo) -> str:

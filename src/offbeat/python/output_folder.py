@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.torch import save
 
+from offbeat.config.import_path import check_utf8
 from offbeat.errors import OffbeatError
 from offbeat.python.run_record import RunRecord
 from offbeat.runs.directory import disk_errors
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 def make_folder(folder: Path) -> Path:
     """Make the folder, which must not be that of a run."""
+    check_utf8(folder)
     if (folder / "config.toml").exists():
         raise OffbeatError(f"output = {str(folder)!r} holds a run: choose another folder")
     with _disk_errors(folder):

@@ -25,6 +25,7 @@ def write_report(runs: Sequence[Run], folder: Path, title: str, command: str, ta
     configuration. Every finished run needs a readable ``versions.json``.
     """
     rows = summarise(runs, target)
+    title = title.encode(errors="backslashreplace").decode()  # a folder's name need not be UTF-8
     content = page(runs, rows, title, command).encode("utf-8")
     for name, figure in _figures(runs, rows[0].measure, rows[0].target).items():
         write_file(folder / "plots" / f"{name}.png", png(figure))

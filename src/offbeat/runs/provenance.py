@@ -29,7 +29,7 @@ def machine() -> str:
 def _commit(folder: Path) -> dict[str, str]:
     git = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
-        done = subprocess.run(git, capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run(git, capture_output=True, encoding="utf-8", errors="replace", timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):  # without Git
         return {}
     return {} if done.returncode else {"commit": done.stdout.strip()}

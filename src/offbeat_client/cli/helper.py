@@ -10,7 +10,9 @@ from pathlib import Path
 
 import click
 
-_PATH = click.Path(path_type=Path)  # a shell completes it
+from offbeat_client.cli.program import Utf8Path
+
+_PATH = Utf8Path()
 _FOLDER = click.option(
     "--folder", metavar="FOLDER", type=_PATH, default=Path("helper"), show_default=True, help="The helper's folder."
 )
