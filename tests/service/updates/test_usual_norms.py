@@ -3,7 +3,7 @@ import shutil
 import pytest
 import torch
 
-from offbeat.algorithms import FedAsync, FedBuff, FedNova, LocalPlan
+from offbeat.algorithms import FedAsync, FedAvg, FedBuff, FedNova, LocalPlan
 from offbeat.service.updates.usual_norms import UsualNorms, norm_unit
 from tests.service.conftest import LENGTH, body_of, running
 
@@ -92,6 +92,26 @@ def test_a_server_refuses_an_update_that_is_far_too_long_also_after_a_restart(ma
         peer = server.peer(tokens[5])
         assert peer.put(visit, body_of(101 * ONES)).json()["kind"] == "norm-too-large"
         assert peer.send(visit, 99 * ONES)["counted"]
+
+
+@pytest.mark.parametrize("size", [3e38, 1e15])
+def test_an_early_update_that_no_sum_can_hold_takes_no_other_along(size, server):
+    peers = [server.enrol() for _ in range(3)]
+    visits = [peer.check_in() for peer in peers]
+    answer = peers[0].put(visits[0], body_of(size * ONES))
+    assert (answer.status_code, answer.json()["kind"]) == (422, "norm-too-large")
+    for peer, visit in zip(peers[1:], visits[1:], strict=True):
+        assert peer.send(visit, ONES)["counted"]
+    algorithm = server.service.engine.coordinator.algorithm
+    assert torch.equal(algorithm.model, -ONES)
+    assert algorithm.refused_steps == {}
+
+
+@pytest.mark.parametrize(("examples", "size", "status"), [(2**31 - 1, 1e6, 422), (2**31 - 1, 1e4, 200), (10, 1e6, 200)])
+def test_examples_that_weigh_lower_the_limit(examples, size, status, tmp_path):
+    with running(tmp_path / "server", lambda: FedAvg(cohort=2), clients=2) as server:
+        peer = server.enrol()
+        assert peer.put(peer.check_in(), body_of(size * ONES), examples=examples).status_code == status
 
 
 def test_a_repeated_upload_is_heard_once(tmp_path):

@@ -13,7 +13,7 @@ from offbeat.service.refusal import Refusal
 from offbeat.service.updates.update_body import Body, BufferedUpdate, StoredUpdate, check_body, check_form, largest_body
 from offbeat.service.updates.update_header import Header, ShareHeader, UpdateHeader
 from offbeat.service.updates.uploads import SMALL, CompleteBody, Uploads
-from offbeat.service.updates.usual_norms import norm_unit
+from offbeat.service.updates.usual_norms import LARGEST_WEIGHTED_NORM, norm_unit
 from offbeat_client.files import sync_file, sync_folder
 
 
@@ -57,7 +57,7 @@ class UpdateReceiver:
         engine: The engine.
         uploads: Receives bodies.
         accounts: Tokens, and the examples that clients have declared.
-        max_update_norm: Largest norm of an update; None for 100 times the usual one.
+        max_update_norm: Largest norm of an update; None for 100 times the usual one, or what a sum can hold.
     """
 
     def __init__(self, engine: Engine, uploads: Uploads, accounts: Accounts, max_update_norm: float | None) -> None:
@@ -146,9 +146,12 @@ class UpdateReceiver:
         if self._engine.coordinator.participation is not None:
             check_form(update)
             return None
-        unit = norm_unit(self._engine.coordinator.algorithm.payload, plan, header.steps, header.normaliser)
-        limit = self._engine.history.norms.limit
-        return check_body(update, self._max_update_norm or (limit and limit * unit)) / unit
+        algorithm, usual = self._engine.coordinator.algorithm, self._engine.history.norms.limit
+        unit = norm_unit(algorithm.payload, plan, header.steps, header.normaliser)
+        limit = LARGEST_WEIGHTED_NORM / (header.examples if algorithm.weighs_by_examples else 1)
+        if usual is not None:
+            limit = min(limit, usual * unit)
+        return check_body(update, self._max_update_norm or limit) / unit
 
     def _check_and_sync(self, header: Header, plan: LocalPlan, update: StoredUpdate) -> float | None:
         """Check a large update while the disk writes it, as ``_check_body``.
