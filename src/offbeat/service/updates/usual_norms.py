@@ -15,8 +15,8 @@ _MAX_CLIENTS = 100
 LARGEST_WEIGHTED_NORM = 1e15
 """The largest norm of an update times its weight, unless the operator sets a limit of norms.
 
-Ten thousand such updates have a sum that 32 bits hold. A sum that they do not hold makes no step, and then all its
-updates are lost: they were counted before it was known, and a sum does not tell which of them was too large.
+Ten thousand such updates have a sum that 32 bits hold. A step from any other sum is refused, and then all its updates
+are lost: they were counted before it was known, and a sum does not tell which of them was too large.
 """
 
 
