@@ -14,9 +14,8 @@ KEY = bytes(range(32))
 
 
 def words_of(w: int, v: int) -> NDArray[np.uint32]:
-    """Return the words of one pair, from its two numbers of 96 bits."""
-    high = np.array([w >> 32, v >> 32], "<u8").view("<u4")
-    return np.concatenate((high, np.array([w, v], object) % 2**32)).astype(np.uint32)
+    """Return the words of one pair, from its two numbers of 128 bits."""
+    return np.array([w >> 64, v >> 64, w % 2**64, v % 2**64], "<u8").view("<u4").astype(np.uint32)
 
 
 @pytest.fixture(scope="module")
@@ -28,18 +27,18 @@ def context():
 
 def by_definition(w: int, v: int, context) -> tuple:
     """Return r cos θ and r sin θ of the module's first lines."""
-    signed = v - 2**96 if v >= 2**95 else v
-    u = (context.mpf(w) + 0.5) / 2**96
-    theta = 2 * context.pi * (context.mpf(signed) + 0.5) / 2**96
+    signed = v - 2**128 if v >= 2**127 else v
+    u = (context.mpf(w) + 0.5) / 2**128
+    theta = 2 * context.pi * (context.mpf(signed) + 0.5) / 2**128
     radius = context.sqrt(-2 * context.ln(u))
     return radius * context.cos(theta), radius * context.sin(theta)
 
 
-@pytest.mark.parametrize("low", [0, 1, 2**32 - 1])
+@pytest.mark.parametrize("low", [0, 1, 2**64 - 1])
 def test_both_are_box_and_mullers_also_at_the_edges(low, context):
     for w in EDGES:
         for v in EDGES:
-            pair = (w << 32) + low, (v << 32) + low
+            pair = (w << 64) + low, (v << 64) + low
             words = words_of(*pair)
             for index, expected in enumerate(by_definition(*pair, context)):
                 exact = exact_gaussian(words, index, context)
@@ -56,10 +55,9 @@ def test_the_error_is_far_below_its_bound(context):
 
 
 def test_the_numbers_of_the_pairs_are_at_their_places():
-    pairs = [(5 << 32 | 7, 11 << 32 | 13), (17 << 32 | 19, 2**95 + 23)]
+    pairs = [(5 << 64 | 7, 11 << 64 | 13), (17 << 64 | 19, 2**127 + 23)]
     each = [words_of(*pair) for pair in pairs]
-    together = np.concatenate([np.concatenate([words[part] for words in each]) for part in
-                               (slice(0, 2), slice(2, 4), slice(4, 5), slice(5, 6))])  # fmt: skip
+    together = np.stack(each).reshape(2, 4, 2).swapaxes(0, 1).ravel()  # two words of 32 bits make one of 64
     expected = [gaussians(words)[index] for index in (0, 1) for words in each]
     assert gaussians(together).tolist() == expected
 

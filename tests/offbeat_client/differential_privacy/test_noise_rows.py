@@ -54,7 +54,7 @@ def test_noise_is_rounded_gaussians_of_the_words_of_each_row() -> None:
     expected = np.zeros(length)
     for row, coefficient in ((2, 1.0), (1, -0.5)):
         key = hmac.digest(SECRET, DIGESTS[row - 1], "sha256")
-        words = [keystream(key, row << 32 | piece, 3 * count) for piece, count in enumerate(pieces)]
+        words = [keystream(key, row << 32 | piece, 4 * count) for piece, count in enumerate(pieces)]
         expected += coefficient * deviation * np.concatenate([gaussians(part) for part in words])
     assert found.dtype == np.int64
     np.testing.assert_array_less(np.abs(found - expected), 0.5 + 1e-6)
