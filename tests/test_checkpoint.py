@@ -125,7 +125,7 @@ class TestRefused:
         save_file({"model": torch.zeros(3)}, path, metadata)
         line = error_line(read_checkpoint, path)
         found = metadata["format"] if metadata else None
-        assert f"{path} is a checkpoint of format {found}, this version of Offbeat reads format 4" in line
+        assert f"{path} is a checkpoint of format {found}, this version of Offbeat reads format 5" in line
         assert "run again with --fresh" in line
 
     @pytest.mark.parametrize("plain", [None, b"{", b"\xff", b"[1]"])

@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from offbeat.errors import OffbeatError
 
 # Increment it when the form of a state changes: a checkpoint of another format is refused.
-FORMAT = "4"
+FORMAT = "5"
 PLAIN = "plain values"
 """The tensor of bytes that holds the plain values as JSON."""
 

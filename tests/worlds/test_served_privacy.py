@@ -245,7 +245,7 @@ def test_a_server_without_a_helper_adds_noise_of_its_secret(tmp_path):
     again, _ = build_coordinator(file)
     with served(tmp_path / "killed", again) as server:
         assert torch.equal(server.service.engine.coordinator.algorithm.model, model)
-    # Resumed later, the copy would add the same noise to other sums.
+    # Resumed later, the copy would not count its clients' participations since the copy.
     file = load(tmp_path / "server.toml", [f"service.folder={tmp_path / 'copy'}"])
     assert re.search("noise-secret is missing.*service.initial_model", error_line(build_coordinator, file))
 

@@ -13,7 +13,7 @@ from sqlalchemy import event, exc
 
 from offbeat.errors import OffbeatError
 
-SCHEMA = 3
+SCHEMA = 4
 """Raise it when the store or a checkpoint changes its form: a folder of another form is refused."""
 
 _metadata = sa.MetaData()
