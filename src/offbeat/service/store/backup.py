@@ -18,8 +18,9 @@ def back_up(folder: Path, target: Path) -> int:
 
     Only the owner may read the copy.
 
-    The secret of its noise is left out: resumed later, the copy would release sums of clients whose participations since
-    the copy it has not counted. The server may run. If one of its checkpoints deletes a file before it is copied, the copy begins again.
+    The secret of its noise is left out: resumed later, the copy would release sums without counting the participations
+    since the copy was made. The server may run. If one of its checkpoints deletes a file before it is copied, the copy
+    begins again.
 
     Raises:
         OffbeatError: The folder cannot be copied, or the target is not empty.
