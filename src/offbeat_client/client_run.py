@@ -134,10 +134,9 @@ def _examples(made: Client | Fit) -> int | None:
     if examples is None:
         return None
     try:
-        check_count("the client's examples", examples)
+        return check_count("the client's examples", examples)
     except ValueError as error:
         raise OffbeatError(str(error)) from None
-    return int(examples)
 
 
 def _fit(made: Client | Fit) -> Fit:

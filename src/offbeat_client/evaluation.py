@@ -14,7 +14,7 @@ from offbeat_client.http.connection import Connection
 from offbeat_client.http.download import download
 from offbeat_client.http.refusal import ServiceError, UnreachableError
 from offbeat_client.messages import EvaluationMessage, EvaluationReceipt, EvaluationResult
-from offbeat_client.number_checks import check_count
+from offbeat_client.number_checks import check_count, is_number, plain_number
 from offbeat_client.user_code_errors import user_code
 from offbeat_client.visit import Evaluate
 
@@ -55,12 +55,19 @@ def _measure(asked: EvaluationMessage, model: Any, measure: Evaluate) -> Evaluat
         case _:
             raise OffbeatError(f"the client's evaluate must return (metrics, examples), got a {type(result).__name__}")
     try:
-        check_count("examples", examples)
-        numbers = {name: float(value) for name, value in metrics.items()}
-        return EvaluationResult(model_sha256=asked.model_sha256, examples=int(examples), metrics=numbers)
+        examples = check_count("examples", examples)
+        numbers = {name: float(_number(name, value)) for name, value in metrics.items()}
+        return EvaluationResult(model_sha256=asked.model_sha256, examples=examples, metrics=numbers)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise OffbeatError(f"the client's evaluate returned a wrong value: {where}: {first['msg']}") from None
     except (TypeError, ValueError, OverflowError) as error:
         raise OffbeatError(f"the client's evaluate returned a wrong value: {error}") from None
+
+
+def _number(name: str, value: Any) -> Any:
+    number = plain_number(value)
+    if not is_number(number):
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    return number

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 from offbeat_client.lr_decay import LrDecay
-from offbeat_client.number_checks import check_count, check_not_negative, check_positive
+from offbeat_client.number_checks import check_count, check_not_negative, check_positive, is_number, plain_number
 
 Payload = Literal["delta", "params", "difference"]
 """The content of an update; see ``docs/protocol.md``."""
@@ -66,23 +66,24 @@ class LocalPlan:
     lr_decay: LrDecay | None = None
 
     def __post_init__(self) -> None:
-        check_count("steps", self.steps)
-        check_count("batch_size", self.batch_size)
-        rates = self.lr if isinstance(self.lr, tuple) else (self.lr,)
-        for rate in rates:
-            check_positive("lr", rate)
+        self._set("steps", check_count("steps", self.steps))
+        self._set("batch_size", check_count("batch_size", self.batch_size))
+        many = isinstance(self.lr, list | tuple) or getattr(self.lr, "ndim", 0)
+        rates = tuple(check_positive("lr", rate) for rate in (self.lr if many else (self.lr,)))  # pyright: ignore[reportGeneralTypeIssues]
+        self._set("lr", rates if many else rates[0])
         if isinstance(self.lr, tuple) and len(self.lr) != self.steps:
             raise ValueError(f"lr must be one number or a tuple of {self.steps}, one a step, got {len(self.lr)}")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum must be in [0, 1), got {self.momentum}")
-        check_not_negative("weight_decay", self.weight_decay)
-        check_not_negative("mu", self.mu)
+        self._set("momentum", plain_number(self.momentum))
+        if not is_number(self.momentum) or not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum must be in [0, 1), got {self.momentum!r}")
+        self._set("weight_decay", check_not_negative("weight_decay", self.weight_decay))
+        self._set("mu", check_not_negative("mu", self.mu))
         if max(rates) * self.mu >= 2:
             raise ValueError(f"lr · mu must be less than 2, or the proximal term diverges, got {max(rates) * self.mu}")
         if self.momentum and self.mu:
             raise ValueError("momentum and mu cannot be combined: set one of them to 0")
         if self.clip_norm is not None:
-            check_positive("clip_norm", self.clip_norm)
+            self._set("clip_norm", check_positive("clip_norm", self.clip_norm))
         if self.error_feedback and self.compression is None:
             raise ValueError("error_feedback makes up for compression: set compression, or leave it out")
         if self.optimizer not in get_args(Optimizer):
@@ -92,6 +93,10 @@ class LocalPlan:
             raise ValueError(f"{name} is for SGD: set optimizer to 'sgd', or {name} to 0")
         if not isinstance(self.lr_decay, LrDecay | None):  # pyright: ignore[reportUnnecessaryIsInstance] - notebooks
             raise ValueError(f"lr_decay must be a decay such as exponential(0.99), got {self.lr_decay!r}")
+
+    def _set(self, name: str, value: object) -> None:
+        """Put Python's number in the place of one of numpy or torch."""
+        object.__setattr__(self, name, value)
 
     @property
     def path(self) -> float:

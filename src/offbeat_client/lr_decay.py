@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
 
-from offbeat_client.number_checks import check_count, check_positive
+from offbeat_client.number_checks import check_count, check_positive, is_number, plain_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,12 @@ def exponential(factor: float) -> LrDecay:
 
 def step(every: int, factor: float = 0.1) -> LrDecay:
     """f(v) = factor^⌊v / every⌋, every ≥ 1, 0 < factor ≤ 1."""
-    check_count("every", every)
-    return LrDecay("step", (("every", every), ("factor", _checked(factor))))
+    return LrDecay("step", (("every", check_count("every", every)), ("factor", _checked(factor))))
 
 
 def inverse_square_root(versions: float = 1.0) -> LrDecay:
     """f(v) = 1/√(1 + v / versions), versions > 0."""
-    check_positive("versions", versions)
-    return LrDecay("inverse_square_root", (("versions", versions),))
+    return LrDecay("inverse_square_root", (("versions", check_positive("versions", versions)),))
 
 
 LR_DECAYS: dict[str, Callable[..., LrDecay]] = {
@@ -56,6 +54,7 @@ _RULES: dict[str, Callable[..., float]] = {
 
 
 def _checked(factor: float) -> float:
-    if not 0 < factor <= 1:
-        raise ValueError(f"factor must be in (0, 1], got {factor}")
-    return factor
+    number = plain_number(factor)
+    if not is_number(number) or not 0 < number <= 1:
+        raise ValueError(f"factor must be in (0, 1], got {factor!r}")
+    return number

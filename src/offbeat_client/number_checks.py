@@ -1,6 +1,8 @@
 """Checks of single numbers; a ``ValueError`` names the value and its range."""
 
-from numbers import Integral
+from math import prod
+from numbers import Integral, Real
+from typing import Any
 
 LARGEST_COUNT = 2**31 - 1
 """The largest count that a client may report, so that weights made of counts stay far from overflow."""
@@ -9,28 +11,55 @@ LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
 """The largest finite float32; a larger number would turn infinite in a vector."""
 
 
-def check_count(name: str, value: int) -> None:
-    """Raise ``ValueError`` unless ``value`` is an integer, 1 … ``LARGEST_COUNT``."""
-    if (type(value) is not int and (isinstance(value, bool) or not isinstance(value, Integral))) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value}")
-    if value > LARGEST_COUNT:
-        raise ValueError(f"{name} must be at most {LARGEST_COUNT}, got {value}")
+def plain_number(value: Any) -> Any:
+    """Return Python's number for one of numpy, torch or pandas; others unchanged.
+
+    An array or a tensor of one entry is a number.
+    """
+    if type(value) in (int, float) or not hasattr(value, "item") or prod(getattr(value, "shape", (0,))) != 1:
+        return value
+    return value.item()
 
 
-def check_positive(name: str, value: float) -> None:
-    """Raise ``ValueError`` unless ``value`` is a finite number > 0."""
-    _check_finite(name, value)
-    if value <= 0:
-        raise ValueError(f"{name} must be greater than 0, got {value}")
+def is_number(value: object) -> bool:
+    """Return whether a value is a real number of Python; booleans are not."""
+    return type(value) in (int, float) or (not isinstance(value, bool) and isinstance(value, Real))
 
 
-def check_not_negative(name: str, value: float) -> None:
-    """Raise ``ValueError`` unless ``value`` is a finite number ≥ 0."""
-    _check_finite(name, value)
-    if value < 0:
-        raise ValueError(f"{name} must not be negative, got {value}")
+def check_count(name: str, value: Any) -> int:
+    """Return an integer as Python's.
+
+    A ``ValueError`` unless it is 1 … ``LARGEST_COUNT``.
+    """
+    number = plain_number(value)
+    if not is_number(number) or not isinstance(number, Integral) or int(number) < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+    if int(number) > LARGEST_COUNT:
+        raise ValueError(f"{name} must be at most {LARGEST_COUNT}, got {value!r}")
+    return int(number)
 
 
-def _check_finite(name: str, value: float) -> None:
-    if not abs(value) <= LARGEST_FLOAT32:
-        raise ValueError(f"{name} must be finite in 32 bits, got {value}")
+def check_positive(name: str, value: Any) -> float:
+    """Return a number as Python's; a ``ValueError`` unless it is finite and > 0."""
+    number = _check_finite(name, value)
+    if number <= 0:
+        raise ValueError(f"{name} must be greater than 0, got {value!r}")
+    return number
+
+
+def check_not_negative(name: str, value: Any) -> float:
+    """Return a number as Python's; a ``ValueError`` unless it is finite and ≥ 0."""
+    number = _check_finite(name, value)
+    if number < 0:
+        raise ValueError(f"{name} must not be negative, got {value!r}")
+    return number
+
+
+def _check_finite(name: str, value: Any) -> float:
+    """Return a number as Python's; a ``ValueError`` unless it is finite in 32 bits."""
+    number = plain_number(value)
+    if not is_number(number):
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    if not abs(number) <= LARGEST_FLOAT32:
+        raise ValueError(f"{name} must be finite in 32 bits, got {value!r}")
+    return number

@@ -14,7 +14,13 @@ from offbeat_client.compression.base import check_finite
 from offbeat_client.errors import OffbeatError
 from offbeat_client.files import sha256
 from offbeat_client.local_plan import Payload, normaliser
-from offbeat_client.number_checks import LARGEST_COUNT, LARGEST_FLOAT32
+from offbeat_client.number_checks import (
+    LARGEST_COUNT,
+    LARGEST_FLOAT32,
+    check_not_negative,
+    is_number,
+    plain_number,
+)
 from offbeat_client.randomness import Purpose, integer
 from offbeat_client.sending import Sent, control_variate, has_memory, send
 from offbeat_client.training import by_name, gradient_offset
@@ -42,20 +48,28 @@ def check_fitted(result: Any, start: Mapping[str, NDArray[np.float32]], visit: V
         except (RuntimeError, TypeError, ValueError) as error:  # such as a tensor on a GPU
             raise OffbeatError(f"{name} of the model that fit returned is not an array: {error}") from None
     steps = visit.plan.steps if result.steps is None else result.steps
-    for what, number, most in (("examples", result.examples, LARGEST_COUNT), ("steps", steps, visit.plan.steps)):
+    counts = {"examples": plain_number(result.examples), "steps": plain_number(steps)}
+    for (what, number), most in zip(counts.items(), (LARGEST_COUNT, visit.plan.steps), strict=True):
         if type(number) is not int or not 1 <= number <= most:
-            raise OffbeatError(f"the {what} that fit returned must be a whole number in 1 … {most}, got {number!r}")
-    total = normaliser(visit.plan.prefix(steps)) if result.normaliser is None else result.normaliser
-    loss = result.loss
-    if visit.needs_loss and not (isinstance(loss, (int, float)) and abs(loss) <= LARGEST_FLOAT32):
+            given = result.examples if what == "examples" else steps
+            raise OffbeatError(f"the {what} that fit returned must be a whole number in 1 … {most}, got {given!r}")
+    examples, steps = counts.values()
+    total = normaliser(visit.plan.prefix(steps))
+    if result.normaliser is not None:
+        try:
+            total = check_not_negative("the normaliser that fit returned", result.normaliser)
+        except ValueError as error:
+            raise OffbeatError(str(error)) from None
+    loss = plain_number(result.loss)
+    if visit.needs_loss and not (is_number(loss) and abs(loss) <= LARGEST_FLOAT32):
         raise OffbeatError(
             f"this run needs the mean training loss of each visit: return Fitted(…, loss=…) with a finite number, "
-            f"got {loss!r}"
+            f"got {result.loss!r}"
         )
     state: Any = result.state
     if not isinstance(state, bytes | None):
         raise OffbeatError(f"the state that fit returned must be bytes, got {type(state).__name__}")
-    return Fitted(model, result.examples, steps, float(total), loss, state)
+    return Fitted(model, examples, steps, float(total), loss, state)
 
 
 def result_vector(

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from offbeat_client.client_run import run_client
 from offbeat_client.errors import OffbeatError
@@ -68,6 +69,13 @@ def test_a_function_may_have_it_too(server, join):
     assert server.evaluated == [(12, {"model_sha256": server.digest(12), "examples": 2, "metrics": {"size": 6.0}})]
 
 
+def test_its_numbers_may_be_those_of_numpy_or_torch(server, join):
+    metrics = {"a": np.float32(0.5), "b": torch.tensor(2), "c": np.array(0.25)}
+    assert join(Measuring((metrics, np.int64(7)))) == 1
+    assert server.evaluated[0][1]["metrics"] == {"a": 0.5, "b": 2.0, "c": 0.25}
+    assert server.evaluated[0][1]["examples"] == 7
+
+
 def test_a_client_without_it_does_not_say_that_it_can(server, join):
     server.evaluations.clear()
     assert join(lambda model, visit: (model, 3)) == 1
@@ -84,8 +92,10 @@ def test_a_client_without_it_does_not_say_that_it_can(server, join):
         (({"loss": 1e39}, 7), "metrics.loss"),
         (({"a b": 1.0}, 7), "metrics.a b"),
         (({}, 7), "metrics"),
-        (({"loss": "high"}, 7), "could not convert string to float"),
-        (({"loss": None}, 7), "wrong value"),
+        (({"loss": "high"}, 7), "loss must be a number, got 'high'"),
+        (({"loss": None}, 7), "wrong value: loss must be a number, got None"),
+        (({"loss": True}, 7), "wrong value: loss must be a number, got True"),
+        ((NUMBERS, np.float32(7)), "examples must be a whole number of at least 1, got np.float32(7.0)"),
         (({f"m{number}": 1.0 for number in range(33)}, 7), "metrics"),
         ((NUMBERS, 0), "examples must be a whole number of at least 1, got 0"),
         ((NUMBERS, 2.5), "examples must be a whole number of at least 1, got 2.5"),

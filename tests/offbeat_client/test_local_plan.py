@@ -1,6 +1,7 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,6 +12,16 @@ from offbeat_client.lr_decay import step as step_decay
 
 TOP_K = Compression("top_k", (("share", 0.1),))
 PLAN = {"steps": 2, "batch_size": 4, "lr": 0.1}
+
+
+@pytest.mark.parametrize("number", [np.float32, np.array, torch.tensor])
+def test_numbers_of_numpy_and_torch_become_pythons(number):
+    count = np.int64 if number is np.float32 else number
+    rates = number([0.5, 0.25]) if number is not np.float32 else [np.float32(0.5), np.float32(0.25)]
+    plan = LocalPlan(count(2), count(4), rates, weight_decay=number(0.5), clip_norm=number(2.0))
+    assert plan == LocalPlan(2, 4, (0.5, 0.25), weight_decay=0.5, clip_norm=2.0)
+    assert {type(value) for value in (*plan.lr, plan.weight_decay, plan.clip_norm)} == {float}
+    assert hash(LocalPlan(2, 4, number(0.5), momentum=number(0.5))) == hash(LocalPlan(2, 4, 0.5, momentum=0.5))
 
 
 @pytest.mark.parametrize(
@@ -24,6 +35,9 @@ PLAN = {"steps": 2, "batch_size": 4, "lr": 0.1}
         ({"lr": ()}, "one a step, got 0"),
         ({"momentum": 1.0}, r"momentum must be in \[0, 1\), got 1.0"),
         ({"momentum": -0.1}, "momentum"),
+        ({"momentum": False}, r"momentum must be in \[0, 1\), got False"),
+        ({"lr": True}, "lr must be a number, got True"),
+        ({"lr": "0.1"}, "lr must be a number, got '0.1'"),
         ({"momentum": math.nan}, "momentum"),
         ({"weight_decay": -1e-4}, "weight_decay must not be negative"),
         ({"mu": -1.0}, "mu must not be negative"),

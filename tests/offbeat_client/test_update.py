@@ -112,7 +112,14 @@ class TestFitted:
         fitted = check_fitted(Fitted(model, 17, 1, 0.5, -2.5), model, visit(needs_loss=True))
         assert (fitted.steps, fitted.normaliser, fitted.loss) == (1, 0.5, -2.5)
 
-    @pytest.mark.parametrize("loss", [None, float("nan"), float("-inf"), 3.5e38, "low"])
+    def test_numbers_of_numpy_and_torch_become_pythons(self, model, visit):
+        given = Fitted(model, np.int64(17), torch.tensor(2), np.float32(0.5), torch.tensor(-2.5))
+        fitted = check_fitted(given, model, visit(needs_loss=True))
+        numbers = (fitted.examples, fitted.steps, fitted.normaliser, fitted.loss)
+        assert numbers == (17, 2, 0.5, -2.5)
+        assert [type(number) for number in numbers] == [int, int, float, float]
+
+    @pytest.mark.parametrize("loss", [True, None, float("nan"), float("-inf"), 3.5e38, "low"])
     def test_a_needed_loss_must_be_a_number(self, model, visit, loss):
         with pytest.raises(OffbeatError, match=r"needs the mean training loss .*return Fitted\(…, loss=…\)") as caught:
             check_fitted(Fitted(model, 17, loss=loss), model, visit(needs_loss=True))
@@ -136,6 +143,10 @@ class TestFitted:
             (({"weight": np.zeros((2, 2), np.float32), "bias": [0, 0]}, 5), "needs bias .*got list"),
             (("model", 0), "examples .*got 0"),
             (("model", True), "examples .*got True"),
+            (("model", np.float32(3.0)), r"examples .*got np\.float32\(3\.0\)"),
+            (("model", np.arange(3)), r"examples .*got array\(\[0, 1, 2\]\)"),
+            (Fitted({}, 5, normaliser="3"), "normaliser that fit returned must be a number, got '3'"),
+            (Fitted({}, 5, normaliser=-1.0), "normaliser that fit returned must not be negative, got -1.0"),
             (Fitted({}, 5, steps=4), "steps .*1 … 3, got 4"),
             (Fitted({}, 5, steps=0), "steps .*got 0"),
         ],

@@ -70,6 +70,7 @@ def test_a_plan_has_what_a_table_has_not():
 def test_an_experiment_without_nones_and_numpy():
     here = experiment(stop={"versions": np.int64(3), "updates": None}, server=None, seeds=[np.int64(7)])
     assert here.stop == StopSection(versions=3)
+    assert experiment(stop={"versions": torch.tensor(3)}).stop == StopSection(versions=3)
     assert here.seeds == (7,)
     with pytest.raises(OffbeatError, match=r"^stop\.versions = 0: must be"):
         experiment(stop={"versions": 0})

@@ -159,6 +159,8 @@ class TestMetrics:
         [
             (None, "must be one number, but it is a NoneType"),
             ("0.5", "must be one number, but it is a str"),
+            (True, "must be one number, but it is a bool"),
+            (np.True_, "must be one number, but it is a bool"),
             (1j, "must be one number, but it is a complex"),
             (torch.zeros(2), r"must be one number, but it is a tensor of shape \(2,\)"),
             (torch.zeros(0), r"must be one number, but it is a tensor of shape \(0,\)"),

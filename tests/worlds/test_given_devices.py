@@ -33,6 +33,7 @@ def test_only_arrays_and_functions_are_separated():
     assert found.keys() == {"step_seconds", "up_bytes_per_second", "availability"}
     # What the section refuses stays with it.
     assert separate_given({"step_seconds": 3, "availability": "always"})[1] == {}
+    assert separate_given({"step_seconds": np.int64(3), "up_bytes_per_second": torch.tensor(3.0)})[1] == {}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 from pydantic import ValidationError
 from torch import Tensor, nn
 
@@ -22,6 +21,7 @@ from offbeat.training.models import initial_randomness
 from offbeat.training.objectives import Objective
 from offbeat.training.trainers.hooks import parameter_with_hook
 from offbeat.worlds.workload import build_objective
+from offbeat_client.number_checks import plain_number
 from offbeat_client.tables.validation_errors import mistakes, user_error
 from offbeat_client.user_code_errors import error_line, failure
 
@@ -47,13 +47,13 @@ def experiment_of(table: Mapping[str, Any], metrics: Mapping[str, Function]) -> 
 
 
 def _plain(value: Any) -> Any:
-    """Return a value with Python's numbers in place of numpy's, and plain dicts."""
+    """Return a value with Python's numbers in place of others', and plain dicts."""
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, list | tuple):
         items = map(_plain, cast("Sequence[Any]", value))
         return tuple(items) if isinstance(value, tuple) else list(items)
-    return value.item() if isinstance(value, np.generic) else value
+    return plain_number(value)
 
 
 def path_of(given: object) -> str:

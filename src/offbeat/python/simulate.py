@@ -4,7 +4,6 @@ import copy
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -50,6 +49,7 @@ from offbeat.worlds.given_devices import separate_given, with_given
 from offbeat.worlds.population import build_population
 from offbeat.worlds.simulation import World
 from offbeat.worlds.workload import as_examples, build_dataset
+from offbeat_client.number_checks import plain_number
 
 if TYPE_CHECKING:
     from offbeat.python.history import History
@@ -177,7 +177,7 @@ def simulate(
                 "batch_norm": batch_norm,
             },
             "local": local_of(local),
-            "population": {"clients": population} if isinstance(population, Integral) else population,
+            "population": {"clients": population} if isinstance(plain_number(population), int) else population,
             "server": server,
             "privacy": privacy,
             "stop": {

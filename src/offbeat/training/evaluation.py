@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from numbers import Real
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from offbeat.training.fresh_copies import fresh
 from offbeat.training.max_pooling import fast_max_pooling
 from offbeat.training.objectives import Loss, Metrics, predictions
 from offbeat.training.total_loss import TotalLoss
+from offbeat_client.number_checks import is_number, plain_number
 from offbeat_client.user_code_errors import user_code
 
 _BATCH = 256  # fits into a CPU's cache: twice as fast for convolutions as thousands at once
@@ -156,9 +156,8 @@ class _Measure:
             else:
                 assert outputs is not None
                 value = self._metric(outputs.clone(), labels.clone())
-        if isinstance(value, Tensor) and value.numel() == 1:
-            value = value.item()
-        if not isinstance(value, Real):
+        value = plain_number(value)
+        if not is_number(value):
             is_tensor = isinstance(value, Tensor)
             found = f"a tensor of shape {tuple(value.shape)}" if is_tensor else f"a {type(value).__name__}"
             raise OffbeatError(f"the metric {self.name} must be one number, but it is {found}")

@@ -21,7 +21,10 @@ _KEYS = ("step_seconds", "down_bytes_per_second", "up_bytes_per_second", "availa
 def separate_given(table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a population's table without arrays and functions, and these."""
     given = {
-        key: table[key] for key in _KEYS if not isinstance(table.get(key), Mapping | str | bool | int | float | None)
+        key: value
+        for key in _KEYS
+        if not isinstance(value := table.get(key), Mapping | str | bool | int | float | None)
+        and getattr(value, "ndim", None) != 0  # a number of numpy or torch
     }
     return {key: value for key, value in table.items() if key not in given}, given
 

@@ -3,11 +3,13 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from offbeat.algorithms import FedAvg, FedLaAvg, LocalPlan
 from offbeat.algorithms.components import Compression, LatestOfEach
+from tests.error_line import error_line
 
 
 def test_an_algorithm_by_hand(mean, begin, upload):
@@ -51,6 +53,31 @@ def test_an_update_without_a_weight_is_heard_but_does_not_count(mean, begin, upl
     algorithm.receive(upload(1, 0, 2))
     assert algorithm.receive(upload(2, 0, 4)) is True
     assert algorithm.model.tolist() == [-3]
+
+
+@pytest.mark.parametrize("weight", [np.float32(0.5), np.array(0.5), torch.tensor(0.5)])
+def test_weights_of_numpy_and_torch_are_numbers(mean, begin, upload, weight):
+    class Weighing(mean):
+        def weigh(self, update):
+            return weight
+
+    algorithm = begin(Weighing(size=1), (10.0,))
+    algorithm.receive(upload(0, 0, 8))
+    assert algorithm.model.tolist() == [6.0]  # 10 − ½ · 8
+    assert type(algorithm.scale(upload(0, 0, 8)._replace(plan=LocalPlan(1, 1, 0.1)))) is float
+
+
+@pytest.mark.parametrize("weight", [True, "0.5", np.ones(2)])
+def test_a_weight_that_is_not_a_number_is_one_line_and_changes_nothing(mean, begin, upload, weight, same_state):
+    class Weighing(mean):
+        def weigh(self, update):
+            return weight
+
+    algorithm = begin(Weighing(size=1))
+    before = algorithm.state_dict()
+    message = error_line(algorithm.receive, upload(0, 0, 2))
+    assert message == f"{algorithm.name}: weigh must return a number or None, got {weight!r}"
+    assert same_state(algorithm.state_dict(), before)
 
 
 def test_a_refused_plan_gives_no_work(mean, begin, plan, same_state):

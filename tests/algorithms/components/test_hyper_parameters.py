@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
+import torch
 from annotated_types import Interval
 from torch import Tensor
 
@@ -51,6 +52,14 @@ class Own(Algorithm):
         return model - self.lr * closed.total()
 
 
+@pytest.mark.parametrize("number", [np.int64, np.array, torch.tensor])
+def test_numbers_of_numpy_and_torch_become_pythons(number):
+    algorithm = Own(places=number(5), lr=number(1), staleness=polynomial(a=number(2)))
+    assert (algorithm.places, algorithm.lr, algorithm.staleness.parameters) == (5, 1, {"a": 2})
+    numbers = (algorithm.places, algorithm.lr, algorithm.staleness.parameters["a"])
+    assert {type(number) for number in numbers} == {int}
+
+
 def test_annotations_are_keyword_only_arguments_with_defaults_in_their_order():
     parameters = inspect.signature(Own).parameters
     assert list(parameters) == [
@@ -94,14 +103,14 @@ def test_a_subclass_adds_hyper_parameters_and_changes_defaults():
         ({"places": 0}, "places must be a whole number of at least 1, got 0"),
         ({"places": 2.0}, "places must be a whole number of at least 1, got 2.0"),
         ({"places": True}, "places must be a whole number of at least 1, got True"),
-        ({"places": "3"}, "places must be a whole number of at least 1, got 3"),
+        ({"places": "3"}, "places must be a whole number of at least 1, got '3'"),
         ({"places": 2**31}, "places must be at most 2147483647, got 2147483648"),
         ({"lr": 0.0}, "lr must be greater than 0, got 0.0"),
         ({"lr": math.nan}, "lr must be finite in 32 bits, got nan"),
         ({"lr": math.inf}, "lr must be"),
         ({"lr": 1e39}, "lr must be"),
         ({"lr": True}, "lr must be greater than 0, got True"),
-        ({"lr": "0.1"}, "lr must be greater than 0, got 0.1"),
+        ({"lr": "0.1"}, "lr must be greater than 0, got '0.1'"),
         ({"lr": None}, "lr must be greater than 0, got None"),
         ({"decay": -1e-9}, "decay must be at least 0, got -1e-09"),
         ({"share": 0}, r"share must be in \(0, 1\], got 0"),

@@ -18,8 +18,9 @@ from offbeat.algorithms.components.lazy_model import LazyModel
 from offbeat.algorithms.components.shares import Shares
 from offbeat.algorithms.components.state import prefixed, restored, saved, under
 from offbeat.algorithms.components.update import Update, check_client, check_update
+from offbeat.errors import OffbeatError
 from offbeat_client.local_plan import LocalPlan
-from offbeat_client.number_checks import check_count
+from offbeat_client.number_checks import check_count, is_number, plain_number
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
@@ -215,10 +216,20 @@ class Algorithm(Hooks[Schedule_co]):
 
         It is 0 if the update does not count. The share 1/N is not in it where all clients are averaged.
         """
-        weight = self.weigh(update)
+        weight = self._weight_of(update)
         assert update.plan is not None
         factor = (weight.value if isinstance(weight, Weight) else weight or 0.0) * self.divisor(update.plan)
         return factor / (1 / self._clients) if self.averages_all_clients else factor
+
+    def _weight_of(self, update: Update) -> float | Weight | None:
+        """Return the checked weight of an update, a number of Python."""
+        weight = self.weigh(update)
+        if weight is None or isinstance(weight, Weight):
+            return weight
+        number = plain_number(weight)
+        if not is_number(number):
+            raise OffbeatError(f"{self.name}: weigh must return a number or None, got {weight!r}")
+        return number
 
     def wants(self, client: int, version: int) -> bool:
         """Return whether an update of the client from this version would count now."""
@@ -233,7 +244,7 @@ class Algorithm(Hooks[Schedule_co]):
         check_update(update, clients=self._clients, version=self._version, length=self._model.length)
         if not self.wants(update.client, update.version):
             return False
-        weight = self.weigh(update)
+        weight = self._weight_of(update)
         if weight is not None:
             self.buffer.add(update, weight)
         self.note(update)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from annotated_types import Interval
 
-from offbeat_client.number_checks import LARGEST_COUNT, LARGEST_FLOAT32
+from offbeat_client.number_checks import LARGEST_COUNT, LARGEST_FLOAT32, plain_number
 
 Count = Annotated[int, Interval(ge=1, le=LARGEST_COUNT)]
 Positive = Annotated[float, Interval(gt=0, le=LARGEST_FLOAT32)]
@@ -29,9 +29,16 @@ def hyper_parameters(kind: type[Any]) -> dict[str, Any]:
 
 
 def check_hyper_parameters(algorithm: Any) -> None:
-    """Raise ``ValueError`` if a value is out of the bounds of its annotation."""
+    """Raise ``ValueError`` if a value is out of the bounds of its annotation.
+
+    Numbers of numpy and torch become Python's.
+    """
     for name, hint in hyper_parameters(type(algorithm)).items():
-        _check(name, getattr(algorithm, name), hint)
+        given = getattr(algorithm, name)
+        number = plain_number(given)
+        _check(name, number, hint)
+        if number is not given:
+            setattr(algorithm, name, number)
 
 
 def _check(name: str, value: Any, hint: Any) -> None:
@@ -60,7 +67,7 @@ def _check_number(name: str, value: Any, bound: Interval, *, is_whole: bool) -> 
         raise ValueError(f"{name} must be finite in 32 bits, got {value}")
     if isinstance(value, bool) or not isinstance(value, kind) or not _contains(bound, value):
         words = "a whole number " if is_whole else ""
-        raise ValueError(f"{name} must be {words}{_range(bound, 'of ' if is_whole else '')}, got {value}")
+        raise ValueError(f"{name} must be {words}{_range(bound, 'of ' if is_whole else '')}, got {value!r}")
 
 
 def _contains(bound: Interval, value: Any) -> bool:

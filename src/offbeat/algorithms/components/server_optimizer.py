@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms.components.component import Component, RunFacts
-from offbeat_client.number_checks import check_not_negative, check_positive
+from offbeat_client.number_checks import check_not_negative, check_positive, is_number, plain_number
 
 
 @dataclass(frozen=True)
@@ -31,22 +31,18 @@ class ServerOptimizer:
 
 def momentum(beta: float = 0.9) -> ServerOptimizer:
     """FedAvgM: ``m ← beta·m + mean delta``, ``w ← w − server_lr·m``; 0 ≤ beta < 1."""
-    _check_beta("beta", beta)
-    return ServerOptimizer("momentum", {"beta": beta})
+    return ServerOptimizer("momentum", {"beta": _check_beta("beta", beta)})
 
 
 def adam(beta1: float = 0.9, beta2: float = 0.99, epsilon: float = 1e-3) -> ServerOptimizer:
     """FedAdam, the paper's defaults; ``epsilon`` > 0 is τ, the degree of adaptivity."""
-    _check_beta("beta1", beta1)
-    _check_beta("beta2", beta2)
-    check_positive("epsilon", epsilon)
-    return ServerOptimizer("adam", {"beta1": beta1, "beta2": beta2, "epsilon": epsilon})
+    parameters = {"beta1": _check_beta("beta1", beta1), "beta2": _check_beta("beta2", beta2)}
+    return ServerOptimizer("adam", {**parameters, "epsilon": check_positive("epsilon", epsilon)})
 
 
 def adagrad(initial: float = 0.0, epsilon: float = 1e-3) -> ServerOptimizer:
     """FedAdagrad; ``initial`` ≥ 0 is the sum of squares to begin with."""
-    check_not_negative("initial", initial)
-    check_positive("epsilon", epsilon)
+    initial, epsilon = check_not_negative("initial", initial), check_positive("epsilon", epsilon)
     return ServerOptimizer("adagrad", {"initial": initial, "epsilon": epsilon})
 
 
@@ -103,6 +99,8 @@ class ServerStep(Component):
             }
 
 
-def _check_beta(name: str, value: float) -> None:
-    if not 0 <= value < 1:
-        raise ValueError(f"{name} must be in [0, 1), got {value}")
+def _check_beta(name: str, value: float) -> float:
+    number = plain_number(value)
+    if not is_number(number) or not 0 <= number < 1:
+        raise ValueError(f"{name} must be in [0, 1), got {value!r}")
+    return number

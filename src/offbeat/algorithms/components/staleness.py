@@ -24,8 +24,8 @@ class Staleness:
     parameters: dict[str, float] = field(default_factory=dict[str, float])
 
     def __post_init__(self) -> None:
-        for name, value in self.parameters.items():
-            check_not_negative(name, value)
+        numbers = {name: check_not_negative(name, value) for name, value in self.parameters.items()}
+        object.__setattr__(self, "parameters", numbers)
 
     def __call__(self, staleness: int) -> float:
         """Return s(τ) for τ = ``staleness`` ≥ 0."""

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from numbers import Integral
 from typing import Any
 
-from offbeat_client.number_checks import check_count
+from offbeat_client.number_checks import check_count, is_number, plain_number
 
 Rule = Callable[[int, int, int], int]
 """Maps (client, round, N) to the first round after ``round`` in which the client talks; a pure function."""
@@ -33,7 +33,7 @@ class Pattern:
         """
         if self.own is None:
             return _RULES[self.name](client, last, clients, **self.parameters)
-        following = self.own(client, last, clients)
+        following = plain_number(self.own(client, last, clients))
         if isinstance(following, bool) or not isinstance(following, Integral) or following <= last:
             raise ValueError(
                 f"pattern {self.name}: client {client} is to talk next in round {following!r}, "
@@ -51,8 +51,7 @@ def full(every: int = 1) -> Pattern:
 
     With Δ = 1 it is distributed minibatch SGD.
     """
-    check_count("every", every)
-    return Pattern("full", {"every": every})
+    return Pattern("full", {"every": check_count("every", every)})
 
 
 def round_robin(k: int = 2, every: int = 1) -> Pattern:
@@ -60,9 +59,7 @@ def round_robin(k: int = 2, every: int = 1) -> Pattern:
 
     Then come k … 2k − 1, and so on, and again from 0.
     """
-    check_count("k", k)
-    check_count("every", every)
-    return Pattern("round_robin", {"k": k, "every": every})
+    return Pattern("round_robin", {"k": check_count("k", k), "every": check_count("every", every)})
 
 
 def random(p: float = 0.2, seed: int = 0) -> Pattern:
@@ -72,9 +69,10 @@ def random(p: float = 0.2, seed: int = 0) -> Pattern:
     comparison its own.
     """
     # Every round up to the next talk is drawn.
-    if not 1e-4 <= p <= 1:
-        raise ValueError(f"p must be in [0.0001, 1], got {p}")
-    if not isinstance(seed, Integral) or not 0 <= seed < 2**63:
+    p, seed = plain_number(p), plain_number(seed)
+    if not is_number(p) or not 1e-4 <= p <= 1:
+        raise ValueError(f"p must be in [0.0001, 1], got {p!r}")
+    if not is_number(seed) or not isinstance(seed, Integral) or not 0 <= seed < 2**63:
         raise ValueError(f"seed must be a whole number in 0 … 2⁶³ − 1, got {seed}")
     return Pattern("random", {"p": p, "seed": seed})
 
@@ -89,8 +87,7 @@ def imbalanced() -> Pattern:
 
 def own(rule: Rule, longest_gap: int, name: str = "own") -> Pattern:
     """A pattern of the user's own: the rule, and the longest gap Δ that it leaves."""
-    check_count("longest_gap", longest_gap)
-    return Pattern(name, {"longest_gap": longest_gap}, rule)
+    return Pattern(name, {"longest_gap": check_count("longest_gap", longest_gap)}, rule)
 
 
 PATTERNS: dict[str, Callable[..., Pattern]] = {make.__name__: make for make in (full, round_robin, random, imbalanced)}
