@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ import torch
 
 from offbeat.algorithms import FedAvg, FedLaAvg, LocalPlan
 from offbeat.algorithms.components import Compression, LatestOfEach
-from tests.error_line import error_line
 
 
 def test_an_algorithm_by_hand(mean, begin, upload):
@@ -75,8 +75,8 @@ def test_a_weight_that_is_not_a_number_is_one_line_and_changes_nothing(mean, beg
 
     algorithm = begin(Weighing(size=1))
     before = algorithm.state_dict()
-    message = error_line(algorithm.receive, upload(0, 0, 2))
-    assert message == f"{algorithm.name}: weigh must return a number or None, got {weight!r}"
+    with pytest.raises(ValueError, match=re.escape(f"weigh must return a number or None, got {weight!r}")):
+        algorithm.receive(upload(0, 0, 2))
     assert same_state(algorithm.state_dict(), before)
 
 

@@ -18,7 +18,6 @@ from offbeat.algorithms.components.lazy_model import LazyModel
 from offbeat.algorithms.components.shares import Shares
 from offbeat.algorithms.components.state import prefixed, restored, saved, under
 from offbeat.algorithms.components.update import Update, check_client, check_update
-from offbeat.errors import OffbeatError
 from offbeat_client.local_plan import LocalPlan
 from offbeat_client.number_checks import check_count, is_number, plain_number
 
@@ -228,7 +227,7 @@ class Algorithm(Hooks[Schedule_co]):
             return weight
         number = plain_number(weight)
         if not is_number(number):
-            raise OffbeatError(f"{self.name}: weigh must return a number or None, got {weight!r}")
+            raise ValueError(f"{self.name}: weigh must return a number or None, got {weight!r}")
         return number
 
     def wants(self, client: int, version: int) -> bool:
