@@ -236,6 +236,8 @@ def test_private_runs_say_what_was_spent_in_their_worst_seed():
     assert found["ε, zero-out"] == ("2.00", "∞", "–")
     assert found["ε, replace one"] == ("5.68", "∞", "–")
     assert "ε, zero-out" not in cells(summarise([a_run("plain")]))
+    assert "a simulation's is made of its seed and protects nobody." in caption(rows)
+    assert "protects nobody" not in caption(summarise([a_run("masked", columns=endless), a_run("plain")]))
 
 
 def test_clients_have_lines_where_some_have_measured():

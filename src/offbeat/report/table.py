@@ -120,6 +120,8 @@ def caption(rows: Sequence[Row]) -> str:
         number = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
         sentences.append(f"Mean ± half the 95 % confidence interval (Student's t) over {number} seeds.")
         sentences += _fewer_seeds(rows)
+    if any(row.epsilon is not None and math.isfinite(row.epsilon) for row in rows):
+        sentences.append("ε: of a run with secret noise; a simulation's is made of its seed and protects nobody.")
     return "\n".join(filter(None, [" ".join(sentences), *_warnings(rows)]))
 
 
