@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from offbeat.service.updates.update_body import write_dense
+from offbeat_client.messages import PROTOCOL
 
 SERVER = """
 [service]
@@ -150,7 +151,12 @@ class Client:
         """Send a request."""
         if value is not None:
             body, headers["Content-Type"] = json.dumps(value).encode(), "application/json"
-        headers |= {"Host": "offbeat", "Authorization": f"Bearer {self.token}", "Content-Length": str(len(body))}
+        headers |= {
+            "Offbeat-Protocol": PROTOCOL,
+            "Host": "offbeat",
+            "Authorization": f"Bearer {self.token}",
+            "Content-Length": str(len(body)),
+        }
         lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {text}" for name, text in headers.items()), "\r\n"]
         head = "\r\n".join(lines).encode()
         if len(body) <= SMALL:

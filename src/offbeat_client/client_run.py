@@ -17,7 +17,7 @@ from offbeat_client.http.connection import Connection
 from offbeat_client.http.download import download
 from offbeat_client.http.enrolment import declare, identify, renew
 from offbeat_client.http.heartbeat import Heartbeat
-from offbeat_client.http.refusal import ServiceError
+from offbeat_client.http.refusal import LONGEST_WAIT, ServiceError
 from offbeat_client.http.retry import Backoff, jitter
 from offbeat_client.http.upload import LARGE_BYTES, Delivery, upload
 from offbeat_client.messages import CheckedIn, CheckInRequest, PrivacyMessage
@@ -224,7 +224,7 @@ class _Participant:
         if not self.finished:
             self._progress.note_idle()
             # Clients that were sent away together should not come back together.
-            seconds = check_in.retry_after_seconds or 0.0
+            seconds = min(check_in.retry_after_seconds or 0.0, LONGEST_WAIT)
             time.sleep(seconds + jitter(seconds / 2))
         return None
 

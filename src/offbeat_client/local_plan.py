@@ -1,8 +1,10 @@
 """The plan of a visit's local training."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import repeat
 from typing import Literal, get_args
 
 from offbeat_client.lr_decay import LrDecay
@@ -134,9 +136,13 @@ def normaliser(plan: LocalPlan) -> float:
     ``(1 − (1 − lr·mu)^steps)/(lr·mu)``. It is computed step by step, so that lr may change. AdamW has no such weights;
     here it counts as plain SGD does.
     """
-    rates = plan.lr if isinstance(plan.lr, tuple) else (plan.lr,) * plan.steps
     velocity = total = 0.0
-    for rate in rates:
+    for rate in _rates(plan):
         velocity = plan.momentum * velocity + 1.0
         total = (1.0 - rate * plan.mu) * total + rate * velocity
-    return total * len(rates) / sum(rates)
+    return total * plan.steps / sum(_rates(plan))
+
+
+def _rates(plan: LocalPlan) -> Iterable[float]:
+    # Not a tuple: a server may ask for any number of steps.
+    return plan.lr if isinstance(plan.lr, tuple) else repeat(plan.lr, plan.steps)

@@ -23,6 +23,9 @@ AuditHead = Annotated[str, Field(pattern=r"^[0-9]{1,18}:[0-9a-f]{64}$")]
 """The number of entries of the server's audit log, and its last digest."""
 
 MetricName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")]
+LARGEST_PROBE = 2**18
+"""Bytes that a client uploads, at most, to measure its upload speed."""
+
 MOST_METRICS = 32
 """The largest number of metrics that a client measures."""
 
@@ -183,7 +186,7 @@ class Probe(Answer):
     """
 
     probe: VisitMessage | None
-    upload_bytes: int = 0
+    upload_bytes: Annotated[int, Field(ge=0, le=LARGEST_PROBE)] = 0
 
 
 class ProbeBody(Answer):

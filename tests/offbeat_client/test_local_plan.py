@@ -1,5 +1,6 @@
 import dataclasses
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -151,3 +152,12 @@ class TestNormaliser:
     def test_a_tiny_proximal_term_is_nearly_none(self, mu: float) -> None:
         # 1 − steps·lr·mu/2 is 1 to 1e-8; the formula taken literally cancels.
         assert normaliser(ten_steps(mu=mu)) == pytest.approx(10.0, rel=1e-7)
+
+
+def test_a_plan_of_many_steps_takes_no_memory():
+    tracemalloc.start()
+    try:
+        assert normaliser(LocalPlan(10**5, 1, 0.1)) == pytest.approx(10**5)
+        assert tracemalloc.get_traced_memory()[1] < 10**5
+    finally:
+        tracemalloc.stop()

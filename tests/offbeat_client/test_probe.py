@@ -75,7 +75,7 @@ def test_the_users_error_is_one_line(wanted, connection, tmp_path):
         probe(connection, tmp_path, 2, fit, Outbox(tmp_path))
 
 
-@pytest.mark.parametrize("answer", [{}, {"probe": {}, "upload_bytes": 1}])
+@pytest.mark.parametrize("answer", [{}, {"probe": {}, "upload_bytes": 1}, {"probe": None, "upload_bytes": 2**18 + 1}])
 def test_an_invalid_answer_is_one_line(answer, server, connection, tmp_path):
     server.probe = answer
     with pytest.raises(OffbeatError, match="answer to GET /v1/probe is not understood"):

@@ -7,7 +7,7 @@ from typing import Self
 
 from offbeat_client.errors import OffbeatError
 from offbeat_client.http.connection import Connection, read_answer
-from offbeat_client.http.refusal import ServiceError
+from offbeat_client.http.refusal import LONGEST_WAIT, ServiceError
 from offbeat_client.http.retry import Backoff
 from offbeat_client.messages import Beat
 
@@ -70,4 +70,6 @@ class Heartbeat:
         return self._seconds()
 
     def _seconds(self) -> float:
-        return _NO_LEASE_SECONDS if self._lease_seconds is None else max(self._lease_seconds / 3, _LEAST_SECONDS)
+        if self._lease_seconds is None:
+            return _NO_LEASE_SECONDS
+        return min(max(self._lease_seconds / 3, _LEAST_SECONDS), LONGEST_WAIT)

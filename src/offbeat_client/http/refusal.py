@@ -8,7 +8,9 @@ from pydantic import ValidationError
 from offbeat_client.errors import OffbeatError
 from offbeat_client.messages import Problem
 
-_LONGEST_WAIT = 3600.0  # a proxy may ask for any time
+LONGEST_WAIT = 3600.0
+"""Seconds after which a client tries again at the latest; a proxy or a server may ask for any time."""
+
 _MOST_CHARACTERS = 1000
 
 
@@ -56,7 +58,7 @@ def read_refusal(request: str, response: httpx.Response) -> ServiceError:
         problem = Problem()
     detail = one_line(problem.detail) or response.reason_phrase
     try:
-        retry_after = min(max(0.0, float(response.headers["Retry-After"])), _LONGEST_WAIT)
+        retry_after = min(max(0.0, float(response.headers["Retry-After"])), LONGEST_WAIT)
     except (KeyError, ValueError):  # it may also be a date, which proxies send
         retry_after = None
     return ServiceError(request, response.status_code, problem.kind, detail, retry_after)

@@ -26,6 +26,13 @@ def test_three_heartbeats_a_lease(server, connection):
     assert server.heard[0][2]["Authorization"] == "Bearer obc_1"
 
 
+def test_a_lease_of_any_length_is_waited_for(server, connection):
+    with Heartbeat(connection, 4, 1e300) as heartbeat:
+        time.sleep(0.1)
+        assert any(thread.name == "heartbeat 4" for thread in threading.enumerate())
+    assert heartbeat.wanted
+
+
 def test_heartbeats_end_with_the_context(server, connection):
     with Heartbeat(connection, 4, 0.3):
         until(lambda: server.heard)

@@ -25,9 +25,6 @@ from offbeat_client import messages
 RETRY_SECONDS = 5.0
 """When a client without work is to check in again."""
 
-LARGEST_PROBE = 2**18
-"""Bytes that a client uploads, at most, to measure its upload speed."""
-
 
 class Service:
     """Answers clients and admins with messages.
@@ -191,13 +188,13 @@ class Service:
             return messages.Probe(probe=None, upload_bytes=0)
         newest = max(self.engine.models.versions())
         step = Assignment(client, 0, newest, coordinator.local.at(newest).prefix(1), math.inf, None)
-        upload_bytes = min(uncompressed_bytes(self.engine.models.length), LARGEST_PROBE)
+        upload_bytes = min(uncompressed_bytes(self.engine.models.length), messages.LARGEST_PROBE)
         return messages.Probe(probe=self._visit(step, None), upload_bytes=upload_bytes)
 
     async def take_probe(self, client: int, size: int, pieces: AsyncIterator[bytes]) -> messages.ProbeBody:
         """Read the body of a probe, and forget it."""
-        if size > LARGEST_PROBE:
-            raise Refusal("too-large", f"a probe has at most {LARGEST_PROBE} bytes, not {size}")
+        if size > messages.LARGEST_PROBE:
+            raise Refusal("too-large", f"a probe has at most {messages.LARGEST_PROBE} bytes, not {size}")
         return messages.ProbeBody(bytes=len(await self.uploads.read(client, size, pieces)))
 
     async def upload_state(self, client: int, visit: int) -> messages.UploadState:
