@@ -149,6 +149,11 @@ class NoAnswer(FedBuff):
         return cast(bool, None)
 
 
+class BooleanWeight(FedBuff):
+    def weigh(self, update: Update) -> float:
+        return update.examples > 0
+
+
 class Float64(FedBuff):
     def next_model(self, model: Tensor, closed: ClosedBuffer) -> Tensor:
         return super().next_model(model, closed).double()
@@ -236,6 +241,7 @@ class RefusesZeros(FedBuff):
     ("kind", "message"),
     [
         (NoAnswer, "receive must return True or False, whether there is a new version; it returned None"),
+        (BooleanWeight, "fedbuff: weigh must return a number or None, got True"),
         (Float64, "next_model must return float32 of shape (4,), it returned float64 of shape (4,)"),
         (Float64Model, "the step must return float32 of shape (4,), it returned float64 of shape (4,)"),
         (UnknownSelection, "selection = 'longest_absnt': did you mean 'longest_absent'?"),

@@ -78,6 +78,8 @@ def _check_first_version(
         update = Update(client, 0, zeros, 1, plan.steps, float(plan.steps), base, None, 1.0, 1.0, 1.0, plan)
         try:
             answer = trial.receive(update)
+        except WrongStepError as error:
+            raise ValueError(str(error)) from None
         except (ArithmeticError, ValueError):  # an algorithm may refuse updates of zeros
             return
         check_answer("receive", answer)

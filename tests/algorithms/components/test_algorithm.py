@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import FedAvg, FedLaAvg, LocalPlan
-from offbeat.algorithms.components import Compression, LatestOfEach
+from offbeat.algorithms.components import Compression, LatestOfEach, WrongStepError
 
 
 def test_an_algorithm_by_hand(mean, begin, upload):
@@ -75,7 +75,7 @@ def test_a_weight_that_is_not_a_number_is_one_line_and_changes_nothing(mean, beg
 
     algorithm = begin(Weighing(size=1))
     before = algorithm.state_dict()
-    with pytest.raises(ValueError, match=re.escape(f"weigh must return a number or None, got {weight!r}")):
+    with pytest.raises(WrongStepError, match=re.escape(f"weigh must return a number or None, got {weight!r}")):
         algorithm.receive(upload(0, 0, 2))
     assert same_state(algorithm.state_dict(), before)
 

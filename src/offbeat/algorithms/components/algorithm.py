@@ -10,7 +10,7 @@ from typing import Any, dataclass_transform
 
 from torch import Tensor
 
-from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight
+from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight, WrongStepError
 from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.hooks import Hooks, Schedule_co
 from offbeat.algorithms.components.hyper_parameters import check_hyper_parameters
@@ -227,7 +227,7 @@ class Algorithm(Hooks[Schedule_co]):
             return weight
         number = plain_number(weight)
         if not is_number(number):
-            raise ValueError(f"{self.name}: weigh must return a number or None, got {weight!r}")
+            raise WrongStepError(f"{self.name}: weigh must return a number or None, got {weight!r}")
         return number
 
     def wants(self, client: int, version: int) -> bool:

@@ -22,7 +22,7 @@ class NotFiniteError(ValueError):
 
 
 class WrongStepError(TypeError):
-    """A step has not returned a float32 vector of the model's length."""
+    """A step has not returned a vector like the model, or ``weigh`` not a number."""
 
 
 class Weight:
