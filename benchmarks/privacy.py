@@ -19,6 +19,7 @@ from offbeat.algorithms.components.buffers.whole_sums import values
 from offbeat.whole_numbers import Grid, WholeNumbers
 from offbeat_client.differential_privacy.noise_rows import NoiseSource
 from offbeat_client.helper.opening import open_seeds, sum_of_masks
+from offbeat_client.privacy.agreed_plan import AgreedPlan
 from offbeat_client.privacy.envelope import RECORD_BYTES, Binding, parse, seal
 from offbeat_client.privacy.epoch_key import EpochKey
 from offbeat_client.privacy.fixed_point import norm, quantise
@@ -41,6 +42,7 @@ def client_rows() -> list[Row]:
     terms = Terms(
         run=os.urandom(16), helper_key=client, length=LENGTH, buffer=10, min_clients=10, clip_norm=1.0,
         noise_multiplier=3.77, mechanism="independent", max_participations=10, min_separation=50, bands=1, bits=20,
+        local=AgreedPlan(steps=20, batch_size=32, lr=0.1),
     )  # fmt: skip
     quantised = quantise(delta, terms.step, os.urandom(32), terms.largest)
     masked = mask(quantised.copy(), os.urandom(32))

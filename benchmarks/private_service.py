@@ -92,7 +92,8 @@ class Service:
         agreed = {"min_clients": CLIENTS, "clip_norm": 1.0, "max_participations": 10**6}
         terms = {**agreed, "length": length, "buffer": 2 * CLIENTS - 1, "noise_multiplier": 0.0, "delta": 1e-5}
         keys = {home.name: public_key(home) for home in self._homes}
-        (self._folder / "roster.toml").write_text(tomli_w.dumps({"terms": terms, "clients": keys}))
+        roster = {"terms": terms, "local": table["local"], "clients": keys}
+        (self._folder / "roster.toml").write_text(tomli_w.dumps(roster))
         enrol = [sys.executable, "-m", "offbeat", "helper", "enrol", "roster.toml"]
         printed = subprocess.run(enrol, cwd=self._folder, capture_output=True, text=True, check=True).stdout
         token = re.search(r"obh_\S+", printed)

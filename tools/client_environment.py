@@ -40,6 +40,11 @@ noise_multiplier = 3.0
 max_participations = 10
 delta = 1e-6
 
+[local]
+steps = 10
+batch_size = 32
+lr = 0.1
+
 [clients]
 """
 

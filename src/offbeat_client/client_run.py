@@ -23,6 +23,7 @@ from offbeat_client.http.upload import LARGE_BYTES, Delivery, upload
 from offbeat_client.messages import CheckedIn, CheckInRequest, PrivacyMessage
 from offbeat_client.number_checks import check_count
 from offbeat_client.private_updates import PrivateUpdates, private_updates
+from offbeat_client.private_visits import URGENT
 from offbeat_client.probe import probe
 from offbeat_client.progress import Progress
 from offbeat_client.share_upload import upload_share
@@ -218,8 +219,8 @@ class _Participant:
             self._audit_heads.keep(head)
             return None
         if check_in.visit is not None and not self.finished:
-            visit, privacy = check_in.visit.visit(self._client), check_in.visit.privacy
-            pending = self._work(visit, privacy) if self._accepts(visit, privacy) else None
+            visit = check_in.visit.visit(self._client)
+            pending = self._work(visit) if self._accepts(visit, check_in.visit.privacy) else None
             return None if pending is None else self._deliver(pending, ask_first=False, is_last=is_last)
         if not self.finished:
             self._progress.note_idle()
@@ -256,7 +257,7 @@ class _Participant:
         time.sleep(jitter(self._connection.backoff.largest_seconds))
         return False
 
-    def _work(self, visit: Visit, privacy: PrivacyMessage | None) -> Pending | None:
+    def _work(self, visit: Visit) -> Pending | None:
         """Train and make the update; None if the server no longer wants it."""
         _log.info("visit %d: %d steps from version %d", visit.number, visit.plan.steps, visit.version)
         with Heartbeat(self._connection, visit.number, visit.lease_seconds, visit.urgent) as heartbeat:
@@ -269,11 +270,14 @@ class _Participant:
                     raise
                 return self._leave(visit, error)
             try:
+                digest = None if self._private is None else self._private.check_model(visit, model)
                 result, seconds = train(visit, model, self._fit, self._outbox)
+                if digest is not None and visit.urgent.is_set() and heartbeat.wanted:
+                    raise OffbeatError(URGENT)
                 if heartbeat.wanted:
                     _log.info("visit %d: trained in %.1f s, sending the update", visit.number, seconds)
-                    if self._private is not None and privacy is not None:
-                        return self._private.put(visit, privacy.divisor, model, result)
+                    if self._private is not None and digest is not None:
+                        return self._private.put(visit, model, digest, result)
                     return put_update(visit, model, result, seconds, self._outbox)
             except GiveUpError as error:
                 return self._leave(visit, error)

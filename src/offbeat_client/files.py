@@ -38,6 +38,17 @@ def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
         file.write(content)
 
 
+def append_durably(path: Path, content: bytes) -> None:
+    """Append to a file, on disk; it is made if it does not exist."""
+    is_new = not path.exists()
+    with path.open("ab") as file:
+        file.write(content)
+        file.flush()
+        sync_file(file.fileno())
+    if is_new:
+        sync_folder(path.parent)
+
+
 def replace_durably(partial: Path, path: Path) -> None:
     """Rename a complete file to ``path``; its content and name are then on disk."""
     sync_file(partial)

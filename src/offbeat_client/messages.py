@@ -137,13 +137,9 @@ class PlanMessage(Answer):
 
 
 class PrivacyMessage(Answer):
-    """The terms' digest, and the number by which the update is divided.
-
-    The divisor is FedNova's a of the plan, and 1 for other algorithms.
-    """
+    """The digest of the run's terms."""
 
     terms: Hex32
-    divisor: Annotated[float, Field(gt=0, le=LARGEST_FLOAT32)]
 
 
 class VisitMessage(Answer):

@@ -2,7 +2,7 @@
 
 import base64
 import logging
-import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,15 @@ from offbeat_client.client_folder.identity import ClientFolder
 from offbeat_client.client_folder.model_file import model_digest, read_model
 from offbeat_client.client_folder.outbox import Delta, Outbox, Pending
 from offbeat_client.client_folder.private_record import PrivateRecord, PrivateRecordFile, has_private_record
+from offbeat_client.client_folder.trained_models import TrainedModels
 from offbeat_client.errors import OffbeatError
-from offbeat_client.local_plan import normaliser
 from offbeat_client.messages import PrivacyMessage, ShareMessage
 from offbeat_client.privacy.epoch_key import EpochKey, verify_epoch_key
 from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.share import make_share
 from offbeat_client.privacy.signing_key import public_text, signing_key
 from offbeat_client.privacy.terms import Terms, verify
+from offbeat_client.private_visits import check_delta, check_model, check_visit
 from offbeat_client.update import check_fitted, result_vector
 from offbeat_client.visit import Visit
 
@@ -46,7 +47,14 @@ class PrivateUpdates:
         self._key = key
         self._outbox = outbox
         self._file = PrivateRecordFile(folder, self._digest)
-        self._file.write(self._file.read())  # from now on the folder's client needs terms
+        seen = self._file.read()
+        self._file.write(seen)  # from now on the folder's client needs terms
+        self._models = TrainedModels(folder, self._digest)
+        if self._models.latest < seen.start_version:
+            raise OffbeatError(
+                f"{folder} has lost models-{self._digest.hex()[:8]}….txt or lines of it: put it back, or have a new "
+                "key enrolled in another folder"
+            )
 
     def owns(self, pending: Pending) -> bool:
         """Return whether an update belongs to this run, and so may leave as a share."""
@@ -54,53 +62,37 @@ class PrivateUpdates:
 
     def check_visit(self, visit: Visit, privacy: PrivacyMessage | None) -> None:
         """Raise ``OffbeatError`` if the visit is not one of a run with these terms."""
-        last = self._file.read().visit
-        if privacy is None:
-            raise OffbeatError("the server asks for updates without masks: a client with terms never sends them")
-        if privacy.terms != self._digest.hex():
-            raise OffbeatError(
-                f"the server's run has the terms {privacy.terms[:16]}…, this client {self._digest.hex()[:16]}…: ask "
-                "the helper's operator for the run's terms.json"
-            )
-        if visit.length != self._terms.length:
-            raise OffbeatError(
-                f"the server's model has {visit.length} parameters, the terms are for {self._terms.length}: ask the "
-                "helper's operator for the run's terms.json"
-            )
-        if visit.payload != self._terms.payload or visit.plan.compression is not None:
-            raise OffbeatError(
-                f"the server asks for a {visit.payload} or for compression: the terms are for a whole "
-                f"{self._terms.payload}"
-            )
-        if visit.needs_loss or visit.corrects_gradients:
-            raise OffbeatError("the server asks for losses or corrects gradients: that does not go with masks")
-        planned = normaliser(visit.plan)
-        if not any(math.isclose(privacy.divisor, value, rel_tol=1e-9) for value in (1.0, planned)):
-            raise OffbeatError(
-                f"the server divides the update by {privacy.divisor:g}, but the plan's divisor is 1 or {planned:g}: "
-                "ask the server's operator"
-            )
-        if visit.number <= last:
-            raise OffbeatError(
-                f"the server gives visit {visit.number} after visit {last}: it was restored from an old copy, and its "
-                "private run must begin anew, with other terms"
-            )
+        check_visit(visit, privacy, self._terms, self._file.read())
 
     def starts_later(self, visit: Visit) -> bool:
-        """Return whether a visit starts from a later version than the last share.
+        """Return whether a visit starts from a later version than all shares before.
 
         From the same version its delta could be the same, under another mask.
         """
-        return visit.version > self._file.read().start_version
+        return visit.version > self._models.latest
 
-    def put(self, visit: Visit, divisor: float, model: Path, result: Any) -> Pending:
+    def check_model(self, visit: Visit, model: Path) -> str:
+        """Return the digest of a visit's model, in hexadecimal digits.
+
+        Raises ``OffbeatError`` if the client does not train from it.
+        """
+        start = read_model(model, visit.length)
+        digest = model_digest(start).hex()
+        check_model(start, visit.version, self._models.version_of(digest))
+        seen = self._file.read()
+        if seen.seed is None:
+            self._file.write(replace(seen, seed=visit.seed))
+        return digest
+
+    def put(self, visit: Visit, model: Path, digest: str, result: Any) -> Pending:
         """Keep the delta of a training result, of which the share will be made."""
         start = read_model(model, visit.length)  # again, since training may have changed the arrays in place
         fitted = check_fitted(result, start, visit)
         vector = result_vector("delta", start, fitted.model)
+        check_delta(vector, visit.number, self._terms)
         if not np.isfinite(vector).all():
             _log.warning("visit %d: training diverged; the update counts as zeros", visit.number)
-        delta = Delta(terms=self._digest.hex(), divisor=divisor, model=model_digest(start).hex())
+        delta = Delta(terms=self._digest.hex(), divisor=self._terms.divisor(visit.plan), model=digest)
         if self._terms.payload == "difference":
             delta["since"] = visit.since
         return self._outbox.put_delta(visit, vector, delta, fitted.state)
@@ -139,8 +131,13 @@ class PrivateUpdates:
             raise OffbeatError(
                 f"visit {pending.visit}: no share can be made of what the server sent: {error}"
             ) from None
-        record = PrivateRecord(pending.visit, pending.version, head.number, head.digest.hex(), epoch_key.epoch)
-        self._file.write(record)
+        self._models.keep(pending.version, delta["model"])
+        seen = self._file.read()
+        self._file.write(
+            PrivateRecord(
+                pending.visit, pending.version, head.number, head.digest.hex(), epoch_key.epoch, seed=seen.seed
+            )
+        )
         announcement = {
             "version": pending.version,
             "bytes": share.masked.nbytes,

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from offbeat_client.client_folder.identity import ClientFolder
+from offbeat_client.client_folder.trained_models import TrainedModels
 from offbeat_client.differential_privacy.accounting import epsilon
 from offbeat_client.privacy.signing_key import public_bytes
 
@@ -134,3 +135,26 @@ class TestKey:
         code, out, err = offbeat("privacy", "key", "--folder", str(tmp_path))
         assert (code, out, len(err.splitlines())) == (2, "", 1)
         assert "is not an Ed25519 key" in err
+
+
+class TestCompare:
+    @staticmethod
+    def kept(folder: Path, *digests: str) -> str:
+        folder.mkdir()
+        models = TrainedModels(folder, bytes(32))
+        for version, digest in enumerate(digests):
+            models.keep(version, digest * 64)
+        (path,) = folder.iterdir()
+        return str(path)
+
+    def test_counts_the_versions_that_both_clients_got(self, offbeat: Command, tmp_path: Path) -> None:
+        one, two = self.kept(tmp_path / "a", "a", "b", "c"), self.kept(tmp_path / "b", "a", "b")
+        assert offbeat("privacy", "compare", one, two) == (0, "2 versions are in both, with the same models\n", "")
+        three = self.kept(tmp_path / "c", "a")
+        assert offbeat("privacy", "compare", one, three)[1] == "1 version is in both, with the same models\n"
+
+    def test_says_in_one_line_that_models_differ(self, offbeat: Command, tmp_path: Path) -> None:
+        one, two = self.kept(tmp_path / "a", "a", "b"), self.kept(tmp_path / "b", "a", "c")
+        code, out, err = offbeat("privacy", "compare", one, two)
+        assert (code, out, len(err.splitlines())) == (2, "", 1)
+        assert "the server gave different models as version 1: bbbb" in err

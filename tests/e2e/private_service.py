@@ -40,6 +40,11 @@ payload = "{payload}"
 noise_multiplier = 0.0
 delta = 1e-5
 {agreed}
+[local]
+steps = 1
+most_steps = 3
+batch_size = 1
+lr = 0.1
 [clients]
 {clients}
 """

@@ -37,6 +37,11 @@ def model_bytes(model: Arrays, version: int) -> bytes:
     return save({**model, ".down": np.full((6,), 2.0, np.float32)}, {"version": str(version), "layout": layout})
 
 
+def model_of(version: int, model: Arrays) -> Arrays:
+    """Return the model of a version, which differs from those of all others."""
+    return model | {"bias": model["bias"] + np.float32(version / 64)}
+
+
 @dataclass
 class Fault:
     """A fault of one request.

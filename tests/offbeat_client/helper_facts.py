@@ -9,6 +9,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from offbeat_client.privacy.agreed_plan import AgreedPlan
 from offbeat_client.privacy.envelope import Binding, Envelope, parse
 from offbeat_client.privacy.keystream import keystream
 from offbeat_client.privacy.signing_key import signing_key
@@ -18,9 +19,9 @@ HELPER_KEY = Ed25519PrivateKey.from_private_bytes(b"h" * 32)
 TERMS = Terms(
     run=b"r" * 16, helper_key=HELPER_KEY.public_key().public_bytes_raw(), length=6, buffer=4, min_clients=2,
     clip_norm=100.0, noise_multiplier=0.0, mechanism="independent", max_participations=9, min_separation=1, bands=1,
-    bits=20,
+    bits=20, local=AgreedPlan(steps=3, batch_size=2, lr=0.1),
 )  # fmt: skip
-PRIVACY = {"terms": TERMS.digest.hex(), "divisor": 1.0}
+PRIVACY = {"terms": TERMS.digest.hex()}
 
 
 class Helper:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from offbeat_client.files import (
+    append_durably,
     durable_file,
     partial_path,
     remove_durably,
@@ -79,6 +80,13 @@ def test_a_secret_has_its_permissions_from_the_beginning(tmp_path):
     with durable_file(tmp_path / "x", mode=0o600):
         assert stat.S_IMODE(partial_path(tmp_path / "x").stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o600
+
+
+def test_what_is_appended_is_on_disk_and_so_is_the_name_of_a_new_file(tmp_path, happened):
+    for content in (b"one", b"two"):
+        append_durably(tmp_path / "x", content)
+    assert (tmp_path / "x").read_bytes() == b"onetwo"
+    assert happened == [("sync", "x"), ("sync", tmp_path.name), ("sync", "x")]
 
 
 def test_a_removal_is_on_disk_also_of_a_file_that_does_not_exist(tmp_path, happened):

@@ -7,7 +7,7 @@ from offbeat_client.errors import OffbeatError
 from offbeat_client.helper.roster import parse_roster
 from offbeat_client.http.enrolment import identify
 from offbeat_client.name_check import check_name
-from tests.offbeat_client.helper.conftest import TERMS
+from tests.offbeat_client.helper.conftest import LOCAL, TERMS
 from tests.offbeat_client.helper.test_roster import CLIENTS
 from tests.service.conftest import running
 from tests.service.http_client import kind_of
@@ -67,4 +67,4 @@ def test_a_client_asks_for_no_such_name(server, connection, tmp_path):
 def test_a_roster_has_no_such_name(tmp_path):
     clients = {("a\u200bb" if name == "client-0" else name): key for name, key in CLIENTS.items()}
     with pytest.raises(OffbeatError, match="a name has visible characters only, not U"):
-        parse_roster({"terms": TERMS, "clients": clients}, tmp_path / "roster.toml")
+        parse_roster({"terms": TERMS, "local": LOCAL, "clients": clients}, tmp_path / "roster.toml")

@@ -11,12 +11,12 @@ from offbeat_client.client_run import run_client
 from offbeat_client.errors import OffbeatError
 from offbeat_client.http.refusal import ServiceError
 from offbeat_client.visit import Fitted
-from tests.offbeat_client.conftest import Fault
+from tests.offbeat_client.conftest import Fault, model_of
 from tests.offbeat_client.helper_facts import TERMS, Helper, private_folder
 from tests.offbeat_client.private_lives import lives
 
 DIFFERENCES = replace(TERMS, payload="difference", clip_norm=1.0)
-PRIVACY = {"terms": DIFFERENCES.digest.hex(), "divisor": 1.0}
+PRIVACY = {"terms": DIFFERENCES.digest.hex()}
 
 
 def delta_of(visit):
@@ -42,7 +42,7 @@ def offer(server, model):
     """Return a function that has the server offer a visit of a later version, with the update that it counts on."""
 
     def call(number, since):
-        server.serve(10 + number, model)
+        server.serve(10 + number, model_of(10 + number, model))
         server.offer(number, 10 + number, payload="difference", since=since, privacy=PRIVACY)
 
     return call

@@ -1,18 +1,21 @@
 """Clients with terms: whatever happens, only shares leave them."""
 
-import hashlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from offbeat_client.client_folder.model_file import model_digest
+from offbeat_client.client_folder.trained_models import read_models
 from offbeat_client.client_run import run_client
 from offbeat_client.errors import OffbeatError
 from offbeat_client.http.refusal import ServiceError
+from offbeat_client.local_plan import Compression
 from offbeat_client.privacy.signing_key import signing_key
 from offbeat_client.visit import Fitted
-from tests.offbeat_client.conftest import Fault
+from tests.offbeat_client.conftest import PLAN, Fault, model_of
 from tests.offbeat_client.helper_facts import PRIVACY, TERMS, Helper, private_folder
 from tests.offbeat_client.private_lives import lives
 
@@ -59,7 +62,7 @@ def offer(server, model):
 
     def call(*numbers, **values):
         for number in numbers:
-            server.serve(10 + number, model)
+            server.serve(10 + number, model_of(10 + number, model))
             server.offer(number, 10 + number, **{"privacy": PRIVACY} | values)
 
     return call
@@ -69,7 +72,7 @@ def offer(server, model):
 def run(server, tmp_path, quick):
     folder = private_folder(tmp_path / "me")
 
-    def call(client=fit, **options):
+    def call(client=fit, folder=folder, **options):
         values = {"enrolment_token": "obe_1", "backoff": quick, "terms": tmp_path / "terms.json"}
         return run_client(server.url, lambda _: client, folder, **values | options)
 
@@ -78,8 +81,8 @@ def run(server, tmp_path, quick):
 
 def check_received(server, deltas, model):
     """Check every byte that the server got: neither deltas nor trained parameters, and nothing about the data."""
-    start = np.concatenate([array.reshape(-1) for array in model.values()])
-    for delta in deltas:
+    for visit, delta in enumerate(deltas):
+        start = np.concatenate([array.reshape(-1) for array in model_of(10 + visit, model).values()])
         for vector in (delta, start - delta, -delta):
             words = vector.astype("<f4").tobytes()
             for begin in range(0, len(words) - 4, 4):
@@ -102,8 +105,8 @@ def test_a_private_life(server, helper, run, offer, model, tmp_path):
     assert client.trained == [0, 1]
     check_received(server, [delta_of(0), delta_of(1)], model)
     key = signing_key(tmp_path / "me" / "signing-key").public_key().public_bytes_raw()
-    digest = hashlib.sha256(b"".join(array.tobytes() for array in model.values())).digest()
     for visit in (0, 1):
+        digest = model_digest(model_of(10 + visit, model))
         binding, quantised = helper.open(server.announced[visit], server.bodies[visit])
         assert (binding.terms, binding.run, binding.client) == (TERMS.digest, TERMS.run, key)
         assert (binding.visit, binding.start_version, binding.version) == (visit, 10 + visit, 14)
@@ -115,27 +118,111 @@ def test_a_private_life(server, helper, run, offer, model, tmp_path):
     assert supports == {"privacy"}
 
 
-def test_the_divisor_is_applied_before_the_clip(server, helper, run, offer):
-    offer(0, privacy=PRIVACY | {"divisor": 3.0})  # three steps of plain SGD
-    run()
+def test_the_divisor_is_that_of_the_terms_whatever_the_server_says(server, run, offer, tmp_path):
+    terms = replace(TERMS, normalise=True)
+    helper = Helper(terms=terms)
+    server.share = helper.facts
+    private_folder(tmp_path / "other", terms)
+    offer(0, privacy={"terms": terms.digest.hex(), "divisor": 1e30})
+    run(folder=tmp_path / "other")
     _, quantised = helper.open(server.announced[0], server.bodies[0])
+    # Three steps of plain SGD. Divided by 10³⁰ the updates of others would be zeros.
     assert np.abs(np.array(quantised) * TERMS.step - delta_of(0) / 3).max() < 1.001 * TERMS.step
 
 
-@pytest.mark.parametrize("divisor", [1e30, 4.0, 0.5])
-def test_a_divisor_that_does_not_follow_from_the_plan_is_refused(server, helper, run, offer, divisor):
-    """Divided by 10³⁰ the updates of others are zeros, and the sum is that of one client."""
-    offer(0, privacy=PRIVACY | {"divisor": divisor})
-    with pytest.raises(OffbeatError, match="the plan's divisor is 1 or 3"):
-        run(lambda *_: pytest.fail("trained"))
+@pytest.mark.parametrize("change", [0.0, np.inf, np.nan])
+def test_an_update_that_hides_no_other_one_is_not_sent_behind_masks_alone(server, helper, run, offer, change):
+    """Updates of a model with dead neurons, or of one from which training diverges."""
+    offer(0)
+    with pytest.raises(OffbeatError, match="visit 0: the update is zero or not finite"):
+        run(lambda model, visit: ({name: array + np.float32(change) for name, array in model.items()}, 1))
     assert server.paths("PUT") == []
     assert "/v1/visits/0/give-up" in server.paths("POST")
 
 
-def test_an_update_that_is_not_finite_is_sent_as_zeros(server, helper, run, offer):
-    offer(0)
-    run(lambda model, visit: ({name: array + np.inf for name, array in model.items()}, 1))
+def test_with_noise_an_update_that_is_not_finite_is_sent_as_zeros(server, run, offer, tmp_path):
+    """Participation must not depend on the client's data."""
+    terms = replace(TERMS, noise_multiplier=1.0)
+    helper = Helper(terms=terms)
+    server.share = helper.facts
+    private_folder(tmp_path / "other", terms)
+    offer(0, privacy={"terms": terms.digest.hex()})
+    run(lambda model, visit: ({name: array + np.inf for name, array in model.items()}, 1), tmp_path / "other")
     assert helper.open(server.announced[0], server.bodies[0])[1] == [0] * 6
+
+
+def test_an_update_that_a_heartbeat_hurries_is_not_sent(server, helper, run, offer):
+    offer(0, lease_seconds=0.3)
+    server.beat = {"wanted": True, "lease_seconds": 0.3, "urgent": True}
+
+    def hurried(model, visit):
+        assert visit.urgent.wait(30)
+        return fit(model, visit)
+
+    with pytest.raises(OffbeatError, match="asks for an update before its last step"):
+        run(hurried)
+    assert server.paths("PUT") == []
+    assert "/v1/visits/0/give-up" in server.paths("POST")
+
+
+def test_an_update_that_is_no_longer_wanted_is_given_up_and_the_client_goes_on(server, helper, run, offer):
+    offer(0, lease_seconds=0.3)
+    offer(1)
+    server.beat = {"wanted": False, "lease_seconds": 0.3, "urgent": True}
+
+    def hurried(model, visit):
+        assert visit.number or visit.urgent.wait(30)
+        return fit(model, visit)
+
+    assert run(hurried) == 1
+    assert [visit for visit, _, _ in server.put] == [1]
+
+
+def test_the_seed_of_a_run_stays(server, helper, run, offer):
+    """Another one could let a client draw the same examples again."""
+    offer(0)
+    run()
+    offer(1, seed=6)
+    with pytest.raises(OffbeatError, match="the server's seed was 5 and is now 6"):
+        run(lambda *_: pytest.fail("trained"))
+    offer(2)
+    assert run() == 1
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_model_with_a_number_that_is_not_finite_is_refused(server, helper, run, offer, model, value):
+    offer(0)
+    broken = {name: array.copy() for name, array in model.items()}
+    broken["bias"][1] = value
+    server.serve(10, broken)
+    with pytest.raises(OffbeatError, match="bias of the server's version 10 is not finite"):
+        run(lambda *_: pytest.fail("trained"))
+    assert "/v1/visits/0/give-up" in server.paths("POST")
+
+
+def test_a_model_is_trained_from_once_whatever_its_version_and_order(server, helper, run, offer, model):
+    offer(0, 1)
+    run()
+    for again in (model_of(10, model), dict(reversed(model_of(11, model).items()))):
+        server.offer(7, 17, privacy=PRIVACY)
+        server.serve(17, again)
+        with pytest.raises(OffbeatError, match=r"gives the model of version 1[01] again, as version 17"):
+            run(lambda *_: pytest.fail("trained"))
+        server.open = None
+    assert len(server.put) == 2
+
+
+def test_the_models_that_shares_were_made_from_are_kept(server, helper, run, offer, model, tmp_path):
+    offer(0, 1)
+    run()
+    (path,) = (tmp_path / "me").glob("models-*.txt")
+    digests = {version: model_digest(model_of(version, model)).hex() for version in (10, 11)}
+    assert read_models(path) == (TERMS.digest.hex(), digests)
+    path.unlink()
+    heard = len(server.heard)
+    with pytest.raises(OffbeatError, match=r"has lost models-.*txt or lines of it: put it back, or have a new key"):
+        run()
+    assert len(server.heard) == heard
 
 
 def test_without_a_mask_nothing_is_trained_or_sent(server, helper, run, offer):
@@ -168,6 +255,13 @@ def test_losses_of_a_model_are_never_sent(server, helper, run, offer):
         ({"length": 7}, "model has 7 parameters, the terms are for 6"),
         ({"payload": "difference"}, "asks for a difference or for compression: the terms are for a whole delta"),
         ({"payload": "params"}, "asks for a params or"),
+        ({"plan": replace(PLAN, lr=1e-30)}, "plan is not that of the terms: lr is 1e-30"),
+        ({"plan": replace(PLAN, batch_size=1)}, "batch_size is 1, the terms say 2"),
+        (
+            {"plan": replace(PLAN, compression=Compression("sign"))},
+            "or for compression: the terms are for",
+        ),
+        ({"urgent": True}, "asks for an update before its last step, which masks do not hide"),
         ({"needs_loss": True}, "asks for losses"),
         ({"corrects_gradients": True}, "corrects gradients"),
     ],
@@ -237,17 +331,6 @@ def test_an_epoch_that_goes_back_stops_the_client(server, helper, run, offer):
     assert run(lambda *_: pytest.fail("trained again")) == 1
 
 
-def test_a_record_without_an_epoch_is_of_an_earlier_client(server, helper, run, offer, tmp_path):
-    offer(0)
-    run()
-    (path,) = (tmp_path / "me").glob("private-*.json")
-    record = json.loads(path.read_text())
-    assert record.pop("epoch") == 0
-    path.write_text(json.dumps(record))
-    offer(1)
-    assert run() == 1
-
-
 def test_a_server_without_the_helpers_facts_is_asked_again(server, helper, run, offer):
     offer(0)
     answers = [None, None, helper.facts()]
@@ -273,7 +356,7 @@ def test_a_version_is_trained_from_once(server, helper, run, offer, model):
     offer(3)
     run()
     for number, version in ((4, 13), (5, 12), (6, 14)):
-        server.serve(version, model)
+        server.serve(version, model_of(version, model))
         server.offer(number, version, privacy=PRIVACY)
     client = Client()
     assert run(client) == 1

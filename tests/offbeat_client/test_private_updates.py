@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from offbeat_client.client_folder.outbox import Outbox
+from offbeat_client.client_folder.trained_models import TrainedModels
 from offbeat_client.errors import OffbeatError
 from offbeat_client.privacy.terms import verify
 from offbeat_client.private_updates import private_updates
-from tests.offbeat_client.helper_facts import private_folder
+from tests.offbeat_client.helper_facts import TERMS, private_folder
 
 
 @pytest.fixture
@@ -71,3 +72,10 @@ def test_terms_are_remembered_before_anything_is_sent(folder):
     made(folder)
     with pytest.raises(OffbeatError, match="has joined with --terms before: give them, or another folder"):
         made(folder, None)
+
+
+def test_a_version_of_which_a_share_was_begun_is_not_trained_from_again(folder, visit):
+    """A kill came before the record of the share, and then the server did not want it any more."""
+    TrainedModels(folder, TERMS.digest).keep(12, "0b" * 32)
+    private = made(folder)
+    assert [private.starts_later(visit(version=version)) for version in (11, 12, 13)] == [False, False, True]

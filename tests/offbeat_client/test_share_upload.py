@@ -26,7 +26,7 @@ def put(server, outbox, private, visit, model, model_file):
     server.share = Helper().facts
     server.offer(4, 12, privacy=PRIVACY)
     server.open = server.visits.pop()
-    return lambda: private.put(visit(), 1.0, model_file, ({name: array / 2 for name, array in model.items()}, 7))
+    return lambda: private.put(visit(), model_file, "0b" * 32, ({name: array / 2 for name, array in model.items()}, 7))
 
 
 def test_a_share_that_was_received_before_is_not_sent_again(server, connection, outbox, private, put):

@@ -19,6 +19,7 @@ from offbeat.worlds.serve import build_coordinator
 from offbeat.worlds.served_privacy import privacy_settings
 from offbeat_client.differential_privacy.accounting import epsilon
 from offbeat_client.differential_privacy.correlated_noise import sensitivity
+from offbeat_client.privacy.agreed_plan import AgreedPlan
 from offbeat_client.privacy.terms import Terms, sign
 from tests.error_line import error_line
 from tests.service.conftest import body_of, running
@@ -30,8 +31,9 @@ KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 TERMS = {
     "run": bytes(16), "helper_key": KEY.public_key().public_bytes_raw(), "length": PARAMETERS, "buffer": 5,
     "min_clients": 3, "clip_norm": 2.0, "noise_multiplier": 0.5, "mechanism": "banded", "max_participations": 4,
-    "min_separation": 2, "bands": 2, "bits": 16,
+    "min_separation": 2, "bands": 2, "bits": 16, "local": AgreedPlan(steps=1, batch_size=8, lr=0.1),
 }  # fmt: skip
+OTHER_PLAN = AgreedPlan(steps=1, batch_size=8, lr=0.05)
 SERVER = """
 local = { steps = 1, batch_size = 8, lr = 0.1 }
 data.name = "digits"
@@ -91,12 +93,30 @@ def test_a_masked_run_has_the_terms_of_its_helper(tmp_path):
         ({"bands": 1}, "bands is 1, but this run's noise has 2"),
         ({"bits": 15}, "bits is 15, but privacy.bits is 16"),
         ({"length": 651}, "length is 651, but the model has 650 parameters: enrol with terms.length = 650"),
+        ({"normalise": True}, "normalise is true, which is not that of fedbuff: enrol with terms.normalise = false"),
+        ({"local": OTHER_PLAN}, r"a client's lr is 0\.1 at version 0, the terms say 0\.05: enrol with the \[local\]"),
         ({"buffer": 4}, "buffer is 4, but a sum has up to 5 updates .* enrol with terms.buffer = 5"),
     ],
 )
 def test_terms_that_differ_from_the_file_are_one_line(terms, message, tmp_path):
     file = server_file(tmp_path, **terms)
     assert re.match(rf"{tmp_path / 'terms.json'}: {message}", error_line(build_coordinator, file))
+
+
+def test_the_plans_of_an_algorithm_with_periods_are_agreed(tmp_path):
+    alone = {"noise_multiplier": 0.0, "mechanism": "independent", "min_separation": 1, "bands": 1, "buffer": 40}
+    server_file(tmp_path, **alone)
+    path = tmp_path / "server.toml"
+    text = path.read_text(encoding="utf-8").split("[algorithm]")[0]
+    for line in ("noise_multiplier = 0.5\n", 'mechanism = "banded"\n', "min_separation = 2\n"):
+        text = text.replace(line, "")
+    pattern = 'pattern = { name = "full", every = 5 }\nweighting = "uniform"\n'
+    path.write_text(f'{text}[algorithm]\nalgorithm = "async_comm_sgd"\n{pattern}', encoding="utf-8")
+    line = error_line(build_coordinator, load(path))
+    assert line.endswith("a client's steps is 5, the terms say 1: enrol with the [local] of this file")
+    terms = Terms(**TERMS | alone | {"local": AgreedPlan(steps=1, most_steps=5, batch_size=8, lr=0.1)})
+    (tmp_path / "terms.json").write_bytes(sign(terms, KEY).to_bytes())
+    build_coordinator(load(path))
 
 
 def test_a_helper_that_reports_for_another_delta_is_one_line(tmp_path):
@@ -251,8 +271,9 @@ def test_a_server_without_a_helper_adds_noise_of_its_secret(tmp_path):
 
 
 def test_a_helpers_noise_is_in_the_versions_of_a_masked_run(tmp_path):
-    terms = {key: value for key, value in TERMS.items() if key not in ("run", "helper_key", "bands")}
-    with enrolled_helper(tmp_path / "helper", **terms, delta=1e-3) as helper:
+    terms = {key: value for key, value in TERMS.items() if key not in ("run", "helper_key", "bands", "local")}
+    local = {"steps": 1, "batch_size": 8, "lr": 0.1}
+    with enrolled_helper(tmp_path / "helper", local=local, **terms, delta=1e-3) as helper:
         file = server_file(tmp_path)
         (tmp_path / "terms.json").write_bytes((tmp_path / "helper" / "terms.json").read_bytes())
         coordinator, _ = build_coordinator(file)

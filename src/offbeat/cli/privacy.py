@@ -36,7 +36,7 @@ _DELTA = click.option(
 
 @click.group()
 def privacy() -> None:
-    """Plan differential privacy, make a client's key."""
+    """Plan differential privacy, make a client's key, compare clients' models."""
 
 
 @privacy.command(
@@ -151,6 +151,20 @@ def key(folder: Path) -> None:
     from offbeat_client.private_updates import public_key
 
     click.echo(public_key(folder))
+
+
+@privacy.command(epilog="\b\nExample:\n  offbeat privacy compare ward-1/models-4e9d….txt ward-2/models-4e9d….txt")
+@click.argument("one", metavar="FILE", type=PATH)
+@click.argument("two", metavar="FILE", type=PATH)
+def compare(one: Path, two: Path) -> None:
+    """Check that two clients got the same models from the server.
+
+    Each FILE is models-….txt of a client's folder. A server that gives clients different models may single one out.
+    """
+    from offbeat_client.client_folder.trained_models import compare_models
+
+    count = compare_models(one, two)
+    click.echo(f"{count} version{' is' if count == 1 else 's are'} in both, with the same models")
 
 
 def _rounded(value: float) -> float:

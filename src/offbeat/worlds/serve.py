@@ -26,7 +26,7 @@ from offbeat.worlds.buffer_wrappers import wrap_buffer
 from offbeat.worlds.dry_run import dry_run
 from offbeat.worlds.initial_model import read_initial_model
 from offbeat.worlds.pattern_guard import guard_pattern
-from offbeat.worlds.served_privacy import privacy_settings, protect
+from offbeat.worlds.served_privacy import check_plans, privacy_settings, protect
 from offbeat.worlds.workload import build_dataset, build_model
 from offbeat_client.serving.certificates import Certificates, check_certificate, make_certificates
 
@@ -97,6 +97,7 @@ def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
             waits_for_examples=algorithm.weighs_all_clients,
             participation=participation,
         )
+        check_plans(file, algorithm, plan)
     except ValueError as error:
         raise OffbeatError(f"algorithm: {error}") from None
     return coordinator, [(name, tuple(tensor.shape)) for name, tensor in model.named(vector).items()]

@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from offbeat.algorithms import Algorithm
+from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.server_file import ServerFile
 from offbeat.coordinator.participation import Participation
 from offbeat.errors import OffbeatError
@@ -16,6 +16,8 @@ from offbeat.worlds.privacy import Protection, protection
 from offbeat_client.privacy.terms import SignedTerms, verify
 
 _AGREED = ("min_clients", "clip_norm", "noise_multiplier", "mechanism", "max_participations", "min_separation", "bits")
+
+_TWO_STEPS = LocalPlan(steps=2, batch_size=1, lr=0.1)
 
 
 def protect(file: ServerFile, algorithm: Algorithm, length: int) -> Participation | None:
@@ -37,10 +39,40 @@ def protect(file: ServerFile, algorithm: Algorithm, length: int) -> Participatio
     if file.privacy.helper is None:
         secret = noise_secret(Path(file.service.folder)) if file.privacy.noise_multiplier else bytes(32)
     else:
-        _check_terms(_signed_terms(file), asked, str(file.service.helper_terms))
+        signed = _signed_terms(file)
+        _check_terms(signed, asked, str(file.service.helper_terms))
+        normalises = algorithm.divisor(_TWO_STEPS) != 1
+        if signed.terms.normalise != normalises:
+            raise OffbeatError(
+                f"{file.service.helper_terms}: normalise is {str(not normalises).lower()}, which is not that of "
+                f"{algorithm.name}: enrol with terms.normalise = {str(normalises).lower()}"
+            )
         secret = bytes(32)  # the helper's noise is only measured here, not made
     asked.wrap(algorithm, asked.noise(secret), secret)
     return asked.participation()
+
+
+def check_plans(file: ServerFile, algorithm: Algorithm, plan: LocalPlan) -> None:
+    """Check that the helper's terms allow the first plan of each client.
+
+    Args:
+        file: The server's file.
+        algorithm: It has started.
+        plan: The run's plan.
+
+    Raises:
+        OffbeatError: They do not.
+    """
+    if file.privacy is None or file.privacy.helper is None:
+        return
+    local = _signed_terms(file).terms.local
+    for made in {algorithm.plan(client, plan.at(0)) for client in range(algorithm.clients)}:
+        try:
+            local.check(made, 0)
+        except ValueError as error:
+            raise OffbeatError(
+                f"{file.service.helper_terms}: a client's {error}: enrol with the [local] of this file"
+            ) from None
 
 
 @contextmanager

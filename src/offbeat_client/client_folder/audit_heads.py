@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from offbeat_client.files import sync_file, sync_folder
+from offbeat_client.files import append_durably
 
 
 class AuditHeads:
@@ -21,11 +21,5 @@ class AuditHeads:
         """Write a head to disk if it is not the latest one; None from older servers."""
         if head is None or head == self._last:
             return
-        is_new = not self._path.exists()
-        with self._path.open("ab") as file:
-            file.write(b"\n" * self._is_torn + f"{head}\n".encode("ascii"))
-            file.flush()
-            sync_file(file.fileno())
-        if is_new:
-            sync_folder(self._path.parent)
+        append_durably(self._path, b"\n" * self._is_torn + f"{head}\n".encode("ascii"))
         self._last, self._is_torn = head, False

@@ -44,10 +44,16 @@ def read_down(path: Path, length: int) -> NDArray[np.float32]:
 
 
 def model_digest(model: Mapping[str, NDArray[np.float32]]) -> bytes:
-    """Return the SHA-256 of a model's parameters, in order, little-endian."""
-    digest = hashlib.sha256()
-    for array in model.values():
-        digest.update(np.ascontiguousarray(array, "<f4").data)
+    """Return the SHA-256 of a model.
+
+    It is of names and shapes, as JSON, and then of the little-endian parameters. Both are in the order of names, so the
+    order in which a server sends them does not matter.
+    """
+    names = sorted(model)
+    layout = [[name, list(model[name].shape)] for name in names]
+    digest = hashlib.sha256(json.dumps(layout, separators=(",", ":")).encode())
+    for name in names:
+        digest.update(np.ascontiguousarray(model[name], "<f4").data)
     return digest.digest()
 
 

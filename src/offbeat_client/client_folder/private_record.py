@@ -12,14 +12,15 @@ _PATTERN = "private-*.json"
 class PrivateRecord:
     """The last visit with a share, and the newest head and epoch seen.
 
-    ``head`` is in hexadecimal digits.
+    ``head`` is in hexadecimal digits; ``seed`` is the server's.
     """
 
     visit: int = -1
     start_version: int = -1
     head_number: int = -1
     head: str = ""
-    epoch: int = -1  # records of earlier versions lack it
+    epoch: int = -1
+    seed: int | None = None
 
 
 class PrivateRecordFile:

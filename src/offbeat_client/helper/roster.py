@@ -13,6 +13,7 @@ from offbeat_client.files import write_durably
 from offbeat_client.helper.folder import HelperFolder
 from offbeat_client.helper.store import Run, Store
 from offbeat_client.name_check import Name
+from offbeat_client.privacy.agreed_plan import AgreedPlan
 from offbeat_client.privacy.keystream import KEY_BYTES
 from offbeat_client.privacy.signing_key import public_bytes, signing_key
 from offbeat_client.privacy.terms import MaskedPayload, Mechanism, Terms, sign
@@ -25,6 +26,7 @@ TOKEN_PREFIX = "obh_"
 """How the token begins with which a server asks a helper."""
 
 _RUN_BYTES = 16
+_ANY_PLAN = AgreedPlan(steps=1, batch_size=1, lr=1.0)
 
 
 def _client_key(text: str) -> str:
@@ -53,6 +55,8 @@ class TermsSection(Section):
     """b: the least difference between the numbers of two batches with the same client."""
     bits: Annotated[int, Field(ge=2, le=24)] = 20
     """Bits of a quantised number."""
+    normalise: bool = False
+    """Whether updates are divided by FedNova's a of their plan: for FedNova, and FedLuck with normalise."""
     payload: MaskedPayload = "delta"
     """The content of masked vectors: updates, or with FedLaAvg and MIFA differences to the client's last one."""
     delta: Annotated[float, Field(gt=0, lt=1)]
@@ -60,13 +64,14 @@ class TermsSection(Section):
 
     @model_validator(mode="after")
     def _check_together(self) -> "TermsSection":
-        self.build(bytes(_RUN_BYTES), bytes(32))
+        self.build(bytes(_RUN_BYTES), bytes(32), _ANY_PLAN)
         return self
 
-    def build(self, run: bytes, helper_key: bytes) -> Terms:
+    def build(self, run: bytes, helper_key: bytes, local: AgreedPlan) -> Terms:
         """Return the terms of a run; ``ValueError`` if the values do not fit together."""
         bands = self.min_separation if self.mechanism == "banded" else 1
-        terms = Terms(run=run, helper_key=helper_key, bands=bands, **self.model_dump(exclude={"delta"}))
+        values = self.model_dump(exclude={"delta"})
+        terms = Terms(run=run, helper_key=helper_key, bands=bands, local=local, **values)
         terms.check_overflow(noise_factor(self.max_participations, self.min_separation, bands))
         return terms
 
@@ -75,6 +80,7 @@ class Roster(Section):
     """A roster's file."""
 
     terms: TermsSection
+    local: AgreedPlan
     clients: dict[Annotated[Name, Field(min_length=1)], Annotated[str, AfterValidator(_client_key)]]
     """The clients' public keys, by name."""
 
@@ -116,7 +122,7 @@ def enrol(roster: Roster, path: Path, hosts: Sequence[str]) -> Enrolled:
     folder.make()
     with folder.lock():
         key = signing_key(folder.signing_key)
-        terms = roster.terms.build(secrets.token_bytes(_RUN_BYTES), key.public_key().public_bytes_raw())
+        terms = roster.terms.build(secrets.token_bytes(_RUN_BYTES), key.public_key().public_bytes_raw(), roster.local)
         signed, token = sign(terms, key, roster.terms.delta), new_token(TOKEN_PREFIX)
         make_certificates(folder.tls, hosts)
         folder.run(terms.run).make(secrets.token_bytes(KEY_BYTES))

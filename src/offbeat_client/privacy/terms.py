@@ -8,8 +8,11 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from pydantic import ValidationError
 
+from offbeat_client.local_plan import LocalPlan, normaliser
 from offbeat_client.number_checks import check_count, check_not_negative
+from offbeat_client.privacy.agreed_plan import AgreedPlan
 
 Mechanism = Literal["independent", "banded"]
 """How the noise of different batches is correlated."""
@@ -19,14 +22,14 @@ MaskedPayload = Literal["delta", "difference"]
 
 _LENGTHS = {"run": 16, "helper_key": 32}
 _COUNTS = ("length", "buffer", "min_clients", "max_participations", "min_separation", "bands", "bits")
-_LARGEST_FILE = 4096  # bytes; a real one has under 700
+_LARGEST_FILE = 4096  # bytes; a real one has about 1,000
 LARGEST_SUM = 1 << 30
 """The largest absolute value of a sum's entries, far from where 32 bits wrap around."""
 
 NOISE_TAIL = 10
 """The standard deviations of noise that a sum leaves room for."""
 
-_SIGNED = b"offbeat-terms-v1"
+_SIGNED = b"offbeat-terms-v2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,8 @@ class Terms:
         min_separation: b ≥ 1, how many batches later a client may be in another.
         bands: p, how many rows of random numbers make the noise of a batch: 1 for independent noise, at most b.
         bits: Bits of a quantised number, 2 … 24; float32 holds such numbers exactly.
+        local: The plans that clients carry out.
+        normalise: Whether an update is divided by FedNova's a of its plan.
         payload: The content of a masked vector. Sums of differences have no noise.
 
     Raises:
@@ -64,6 +69,8 @@ class Terms:
     min_separation: int
     bands: int
     bits: int
+    local: AgreedPlan
+    normalise: bool = False
     payload: MaskedPayload = "delta"
 
     def __post_init__(self) -> None:
@@ -87,6 +94,8 @@ class Terms:
             raise ValueError(f"bands of {self.mechanism} noise must be at most {most}, got {self.bands}")
         if not 2 <= self.bits <= 24:
             raise ValueError(f"bits must be in 2 … 24, got {self.bits}")
+        if type(self.normalise) is not bool:
+            raise ValueError(f"normalise must be true or false, got {self.normalise!r}")
         if self.payload not in get_args(MaskedPayload):
             raise ValueError(f"payload must be 'delta' or 'difference', got {self.payload!r}")
         if self.payload == "difference" and self.noise_multiplier:
@@ -110,6 +119,10 @@ class Terms:
         """The largest norm of a quantised update; rounding adds up to step · √d."""
         return self.clip_norm + self.step * math.sqrt(self.length)
 
+    def divisor(self, plan: LocalPlan) -> float:
+        """Return the number that an update of this plan is divided by."""
+        return normaliser(plan) if self.normalise else 1.0
+
     def check_overflow(self, row_factor: float = 1.0) -> None:
         """Raise ``ValueError`` if a sum of K updates and its noise could wrap around.
 
@@ -128,13 +141,9 @@ class Terms:
             )
 
     def to_bytes(self) -> bytes:
-        """Return the canonical JSON: sorted keys, no spaces, bytes in hexadecimal.
-
-        A payload of deltas is left out, since clients of protocol 1.3 do not know the key.
-        """
+        """Return the canonical JSON: sorted keys, no spaces, bytes in hexadecimal."""
         values = asdict(self) | {name: getattr(self, name).hex() for name in _LENGTHS}
-        if self.payload == "delta":
-            del values["payload"]
+        values["local"] = self.local.model_dump(mode="json")
         return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
     @classmethod
@@ -145,10 +154,13 @@ class Terms:
             ValueError: The content is malformed, or a value is out of range.
         """
         values = _object(content, "the terms")
+        if values and "local" not in values:
+            raise ValueError("the terms do not say which plans clients carry out: enrol anew with this version")
         try:
             values |= {name: bytes.fromhex(values[name]) for name in _LENGTHS}
+            values["local"] = AgreedPlan.model_validate(values["local"])
             terms = cls(**values)
-        except (TypeError, LookupError):
+        except (TypeError, LookupError, ValidationError):
             raise ValueError("the terms have missing, unknown or malformed values") from None
         if terms.to_bytes() != content:
             raise ValueError("the terms are not in their canonical form")
@@ -202,7 +214,7 @@ class SignedTerms(NamedTuple):
 def sign(terms: Terms, key: Ed25519PrivateKey, delta: float | None = None) -> SignedTerms:
     """Return the terms signed by their helper.
 
-    The Ed25519 signature is over ``offbeat-terms-v1 ‖ canonical JSON``.
+    The Ed25519 signature is over ``offbeat-terms-v2 ‖ canonical JSON``.
 
     Raises:
         ValueError: The key is not that of ``helper_key``.

@@ -5,14 +5,15 @@ import pytest
 
 from offbeat_client.helper.helper import Helper
 from offbeat_client.privacy.terms import verify
-from tests.offbeat_client.helper.conftest import KEYS, TERMS, records_for
+from tests.offbeat_client.helper.conftest import KEYS, LOCAL, TERMS, records_for
 from tests.offbeat_client.helper.test_roster import CLIENTS
 
 
 @pytest.fixture
 def roster(tmp_path):
     """A roster's file."""
-    lines = ["[terms]", *(f"{key} = {value}" for key, value in TERMS.items()), "[clients]"]
+    lines = ["[terms]", *(f"{key} = {value}" for key, value in TERMS.items())]
+    lines += ["[local]", *(f"{key} = {value}" for key, value in LOCAL.items()), "[clients]"]
     path = tmp_path / "roster.toml"
     path.write_text("\n".join([*lines, *(f'{name} = "{key}"' for name, key in CLIENTS.items())]), encoding="utf-8")
     return path

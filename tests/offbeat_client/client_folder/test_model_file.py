@@ -17,10 +17,15 @@ def test_parameters_come_in_the_order_of_the_vector(model_file, model):
     assert all(np.array_equal(read[name], model[name]) for name in model)
 
 
-def test_the_digest_is_over_the_parameters_in_the_order_of_the_vector(model_file):
-    expected = hashlib.sha256(struct.pack("<6f", 1, 2, 3, 4, 5, 6)).digest()
-    assert model_digest(read_model(model_file, 6)) == expected
-    assert model_digest({"a": np.array([[1, 3, 5], [2, 4, 6]], np.float32).T}) == expected
+def test_the_digest_is_over_names_shapes_and_parameters_in_the_order_of_names(model_file):
+    content = b'[["bias",[2]],["weight",[2,2]]]' + struct.pack("<6f", 5, 6, 1, 2, 3, 4)
+    model = read_model(model_file, 6)
+    assert model_digest(model) == hashlib.sha256(content).digest()
+    assert model_digest(dict(reversed(model.items()))) == model_digest(model)  # another order is the same model
+    transposed = np.array([[1, 3], [2, 4]], np.float32).T
+    assert model_digest(model | {"weight": transposed}) == model_digest(model)
+    others = [{"weight": model["weight"].reshape(4, 1)}, {"bias": model["weight"][0], "weight": model["weight"]}]
+    assert model_digest(model) not in [model_digest(model | other) for other in others]
 
 
 @pytest.mark.parametrize("read", [lambda path: read_model(path, 6)["weight"], lambda path: read_down(path, 6)])

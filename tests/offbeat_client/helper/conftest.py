@@ -35,6 +35,7 @@ TERMS: dict[str, Any] = {
     "bits": 20,
     "delta": 1e-5,
 }
+LOCAL: dict[str, Any] = {"steps": 3, "batch_size": 2, "lr": 0.1}
 
 
 def seed_of(client: int, visit: int) -> bytes:
@@ -82,10 +83,10 @@ def records_for(helper: Helper, visits: dict[int, int], **changes: Any) -> list[
     ]
 
 
-def enrol_clients(folder: Path, clients: int = CLIENTS, **terms: Any) -> Enrolled:
+def enrol_clients(folder: Path, clients: int = CLIENTS, *, local: dict[str, Any] = LOCAL, **terms: Any) -> Enrolled:
     """Begin a run in a folder."""
     names = {f"client-{number}": public_text(key) for number, key in enumerate(KEYS[:clients])}
-    roster = parse_roster({"terms": TERMS | terms, "clients": names}, Path("roster.toml"))
+    roster = parse_roster({"terms": TERMS | terms, "local": local, "clients": names}, Path("roster.toml"))
     return enrol(roster, folder, ["localhost", "127.0.0.1"])
 
 

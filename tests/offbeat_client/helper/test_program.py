@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.offbeat_client.helper.conftest import TERMS
+from tests.offbeat_client.helper.conftest import LOCAL, TERMS
 from tests.offbeat_client.helper.test_roster import CLIENTS
 
 RUN = """
@@ -36,7 +36,8 @@ def run(*arguments, missing=""):
 
 
 def test_a_helper_is_enrolled_without_torch(tmp_path):
-    lines = ["[terms]", *(f"{key} = {value}" for key, value in TERMS.items()), "[clients]"]
+    lines = ["[terms]", *(f"{key} = {value}" for key, value in TERMS.items())]
+    lines += ["[local]", *(f"{key} = {value}" for key, value in LOCAL.items()), "[clients]"]
     roster, folder = tmp_path / "roster.toml", tmp_path / "helper"
     roster.write_text("\n".join([*lines, *(f'{name} = "{key}"' for name, key in CLIENTS.items())]), encoding="utf-8")
     code, output, errors = run("enrol", roster, "--folder", folder)

@@ -8,16 +8,18 @@ import pytest
 from offbeat.errors import OffbeatError
 from offbeat_client.helper.helper import Helper
 from offbeat_client.helper.roster import parse_roster
+from offbeat_client.privacy.agreed_plan import AgreedPlan
 from offbeat_client.privacy.signing_key import public_text
 from offbeat_client.privacy.terms import verify
 from offbeat_client.tokens import looks_like
-from tests.offbeat_client.helper.conftest import KEYS, TERMS, enrol_clients, records_for
+from tests.offbeat_client.helper.conftest import KEYS, LOCAL, TERMS, enrol_clients, records_for
 
 CLIENTS = {f"client-{number}": public_text(key) for number, key in enumerate(KEYS)}
 
 
 def parse(terms=None, clients=CLIENTS, **more):
-    return parse_roster({"terms": TERMS | (terms or {}), "clients": clients} | more, Path("roster.toml"))
+    table = {"terms": TERMS | (terms or {}), "local": LOCAL, "clients": clients}
+    return parse_roster(table | more, Path("roster.toml"))
 
 
 @pytest.mark.parametrize(
@@ -46,15 +48,15 @@ def test_a_mistake_in_the_file_is_one_line(table, message):
 
 
 def test_banded_noise_has_as_many_bands_as_batches_between_two_of_a_client():
-    terms = parse({"mechanism": "banded", "min_separation": 7}).terms.build(bytes(16), bytes(32))
+    terms = parse({"mechanism": "banded", "min_separation": 7}).terms.build(bytes(16), bytes(32), AgreedPlan(**LOCAL))
     assert (terms.bands, terms.min_separation) == (7, 7)
-    assert parse({"min_separation": 7}).terms.build(bytes(16), bytes(32)).bands == 1
+    assert parse({"min_separation": 7}).terms.build(bytes(16), bytes(32), AgreedPlan(**LOCAL)).bands == 1
 
 
 def test_differences_are_in_the_terms():
     table = {"payload": "difference", "noise_multiplier": 0.0}
-    assert parse(table).terms.build(bytes(16), bytes(32)).payload == "difference"
-    assert parse().terms.build(bytes(16), bytes(32)).payload == "delta"
+    assert parse(table).terms.build(bytes(16), bytes(32), AgreedPlan(**LOCAL)).payload == "difference"
+    assert parse().terms.build(bytes(16), bytes(32), AgreedPlan(**LOCAL)).payload == "delta"
 
 
 def test_the_banded_noises_factor_counts_towards_overflow():

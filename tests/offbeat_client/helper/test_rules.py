@@ -8,9 +8,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from offbeat_client.helper.refusal import HelperRefusal
 from offbeat_client.helper.rules import EPOCH_BATCHES, History, Opened, Rules
+from offbeat_client.privacy.agreed_plan import AgreedPlan
 from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.terms import Terms
-from tests.offbeat_client.helper.conftest import CLIENT_KEYS, KEYS, TERMS, make_record
+from tests.offbeat_client.helper.conftest import CLIENT_KEYS, KEYS, LOCAL, TERMS, make_record
 
 ROSTERED = 7
 HELPER_KEY = Ed25519PrivateKey.from_private_bytes(bytes([88] * 32))
@@ -25,6 +26,7 @@ def make_terms(**changes):
         "helper_key": HELPER_KEY.public_key().public_bytes_raw(),
         "mechanism": "independent",
         "bands": 1,
+        "local": AgreedPlan(**LOCAL),
     }
     return Terms(**values | changes)
 

@@ -5,6 +5,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from offbeat_client.privacy.agreed_plan import AgreedPlan
 from offbeat_client.privacy.terms import Terms
 
 
@@ -39,5 +40,6 @@ def make_terms(helper_key: Ed25519PrivateKey) -> Callable[..., Terms]:
         "min_separation": 50,
         "bands": 50,
         "bits": 20,
+        "local": AgreedPlan(steps=10, batch_size=32, lr=0.1),
     }
     return lambda **changed: Terms(**values | changed)

@@ -7,6 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbeat_client.local_plan import LocalPlan
 from offbeat_client.privacy.terms import SignedTerms, Terms, sign, verify
 
 
@@ -27,8 +28,10 @@ def test_the_json_by_hand(make_terms, helper_key):
     text = (
         '{"bands":50,"bits":20,"buffer":10,"clip_norm":1.0,'
         f'"helper_key":"{helper_key.public_key().public_bytes_raw().hex()}","length":1000,'
+        '"local":{"batch_size":32,"clip_norm":null,"lr":0.1,"lr_decay":null,"momentum":0.0,"most_steps":null,"mu":0.0,'
+        '"optimizer":"sgd","smallest_lr":null,"steps":10,"weight_decay":0.0},'
         '"max_participations":10,"mechanism":"banded","min_clients":5,"min_separation":50,"noise_multiplier":3.77,'
-        f'"run":"{"72" * 16}"}}'
+        f'"normalise":false,"payload":"delta","run":"{"72" * 16}"}}'
     )
     assert terms.to_bytes() == text.encode()
     assert terms.digest == hashlib.sha256(text.encode()).digest()
@@ -78,6 +81,7 @@ def test_terms_survive_their_json(make_terms, bits, clip_norm, noise, length, se
         ({"mechanism": "independent", "bands": 2}, "bands of independent noise must be at most 1, got 2"),
         ({"payload": "params"}, "payload must be 'delta' or 'difference', got 'params'"),
         ({"payload": "difference"}, "noise_multiplier must be 0 with payload = 'difference': the noise of all batches"),
+        ({"normalise": 1}, "normalise must be true or false, got 1"),
         ({"bits": 1}, "bits must be in 2 … 24, got 1"),
         ({"bits": 25, "noise_multiplier": 0}, "bits must be in 2 … 24, got 25"),
     ],
@@ -122,7 +126,7 @@ def test_a_signed_file_is_read_back(make_terms, helper_key, signed):
     file = json.loads(signed)
     assert sorted(file) == ["signature", "terms"]
     assert file["terms"].encode() == terms.to_bytes()
-    helper_key.public_key().verify(bytes.fromhex(file["signature"]), b"offbeat-terms-v1" + terms.to_bytes())
+    helper_key.public_key().verify(bytes.fromhex(file["signature"]), b"offbeat-terms-v2" + terms.to_bytes())
 
 
 def test_the_delta_of_reports_is_in_the_file_but_not_in_the_terms(make_terms, helper_key, signed):
@@ -198,7 +202,7 @@ def test_other_content_is_refused_in_one_line(content):
 @pytest.mark.parametrize("value", [None, "1", [], {}, -1, 1e400, True, "ü", 10**30])
 def test_each_value_of_any_type_is_read_or_refused(make_terms, value):
     values = json.loads(make_terms().to_bytes())
-    for name in values:
+    for name in values.keys() - ({"normalise"} if value is True else set()):
         with pytest.raises(ValueError, match=r"^[^\n]+$"):
             Terms.from_bytes(json.dumps(values | {name: value}, sort_keys=True, separators=(",", ":")).encode())
     for other in ({**values, "more": value}, {name: values[name] for name in values if name != "bits"}):
@@ -206,16 +210,40 @@ def test_each_value_of_any_type_is_read_or_refused(make_terms, value):
             Terms.from_bytes(json.dumps(other).encode())
 
 
-def test_terms_of_deltas_have_the_bytes_of_protocol_1_3_and_those_of_differences_say_so(make_terms):
-    terms = make_terms(payload="delta")
-    assert terms == make_terms()
-    assert b"payload" not in terms.to_bytes()
-    with pytest.raises(ValueError, match="not in their canonical form"):
-        Terms.from_bytes(terms.to_bytes().replace(b',"run"', b',"payload":"delta","run"'))
+def test_terms_of_differences_say_so(make_terms):
+    assert make_terms(payload="delta") == make_terms()
     differences = make_terms(payload="difference", noise_multiplier=0.0)
-    assert b'"noise_multiplier":0.0,"payload":"difference","run"' in differences.to_bytes()
+    assert b'"payload":"difference","run"' in differences.to_bytes()
     assert Terms.from_bytes(differences.to_bytes()) == differences
     assert differences.digest != make_terms(noise_multiplier=0.0).digest
+
+
+def test_terms_without_a_plan_are_of_an_earlier_version(make_terms):
+    values = json.loads(make_terms().to_bytes())
+    del values["local"]
+    with pytest.raises(ValueError, match="do not say which plans clients carry out: enrol anew with this version"):
+        Terms.from_bytes(json.dumps(values).encode())
+
+
+@pytest.mark.parametrize(
+    "value", [None, "1", [], {}, -1, 1e400, True, "ü", 10**30, {"name": "exponential"}, {"name": []}, [1], 10**400]
+)
+def test_each_value_of_the_plan_is_read_or_refused(make_terms, value):
+    values = json.loads(make_terms().to_bytes())
+    for name in values["local"]:
+        local = values["local"] | {name: value}
+        content = json.dumps(values | {"local": local}, sort_keys=True, separators=(",", ":")).encode()
+        try:
+            terms = Terms.from_bytes(content)
+        except ValueError as error:
+            assert "\n" not in str(error)  # noqa: PT017
+        else:
+            assert terms.to_bytes() == content
+
+
+def test_the_divisor_is_that_of_the_terms(make_terms):
+    plan = LocalPlan(steps=3, batch_size=1, lr=0.1)
+    assert [make_terms(normalise=value).divisor(plan) for value in (False, True)] == [1.0, 3.0]
 
 
 def test_a_sum_of_differences_has_room_for_one_bit_more(make_terms):

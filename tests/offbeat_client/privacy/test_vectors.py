@@ -11,6 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from offbeat_client.client_folder.model_file import model_digest
 from offbeat_client.privacy.envelope import parse
 from offbeat_client.privacy.epoch_key import sign_epoch_key, verify_epoch_key
 from offbeat_client.privacy.head import Head
@@ -41,9 +42,19 @@ def test_words(vector):
 def test_terms():
     vector = VECTORS["terms"]
     assert TERMS.digest.hex() == hashlib.sha256(vector["terms"].encode()).hexdigest() == vector["digest"]
-    assert HELPER.sign(b"offbeat-terms-v1" + vector["terms"].encode()).hex() == vector["signature"]
+    assert HELPER.sign(b"offbeat-terms-v2" + vector["terms"].encode()).hex() == vector["signature"]
     assert sign(TERMS, HELPER).signature.hex() == vector["signature"]
     assert verify(json.dumps({name: vector[name] for name in ("terms", "signature")}).encode()).terms == TERMS
+
+
+def test_the_digest_of_a_model():
+    vector = VECTORS["model"]
+    parameters, named = np.array(vector["parameters"], "<f4"), {}
+    for name, shape in vector["layout"]:
+        named[name], parameters = parameters[: np.prod(shape)].reshape(shape), parameters[np.prod(shape) :]
+    text = json.dumps([[name, list(named[name].shape)] for name in sorted(named)]).replace(" ", "")
+    content = text.encode() + b"".join(named[name].tobytes() for name in sorted(named))
+    assert model_digest(named).hex() == hashlib.sha256(content).hexdigest() == vector["digest"]
 
 
 def test_keys():
@@ -77,7 +88,7 @@ def test_a_difference():
     vector = VECTORS["difference"]
     differences = replace(TERMS, payload="difference", noise_multiplier=0.0)
     assert differences.to_bytes() == vector["terms"].encode()
-    assert HELPER.sign(b"offbeat-terms-v1" + vector["terms"].encode()).hex() == vector["signature"]
+    assert HELPER.sign(b"offbeat-terms-v2" + vector["terms"].encode()).hex() == vector["signature"]
     masked = reference.masked(SHARE["quantised"], vector["previous"], SHARE["seed"])
     assert masked == vector["masked"]
     assert commitment(masked).hex() == vector["vector"]

@@ -13,6 +13,7 @@ import pytest
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
+from safetensors.numpy import load
 
 from offbeat.algorithms import Algorithm, FedBuff
 from offbeat.algorithms.components.buffers.secret import secret
@@ -20,9 +21,11 @@ from offbeat.coordinator.participation import Participation
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.masked.helper_connection import Answer, Facts
 from offbeat.service.masked.helper_protocol import HelperRefusedError
+from offbeat_client.client_folder.model_file import DOWN, model_digest
 from offbeat_client.helper.helper import Helper
 from offbeat_client.helper.refusal import HelperRefusal
 from offbeat_client.http.refusal import UnreachableError
+from offbeat_client.messages import PlanMessage
 from offbeat_client.privacy.epoch_key import EpochKey
 from offbeat_client.privacy.head import Head
 from offbeat_client.privacy.share import make_share
@@ -101,13 +104,13 @@ class MaskedClient:
 
     def model_digest(self, version: int) -> bytes:
         content = self.peer.http.get(f"/v1/models/{version}").content
-        return hashlib.sha256(content[len(content) - 4 * self.terms.length :]).digest()
+        return model_digest({name: array for name, array in load(content).items() if name != DOWN})
 
     def share(self, visit: dict[str, Any], delta: torch.Tensor, asked: Any = None, /, **changes: Any) -> Ready:
         asked = asked or self.state(visit)["share"]
         epoch, head = asked["epoch"], asked["head"]
         values: dict[str, Any] = {
-            "divisor": visit["privacy"]["divisor"],
+            "divisor": self.terms.divisor(PlanMessage(**visit["plan"]).plan()),
             "scale": asked["scale"],
             "terms": self.terms,
             "visit": visit["number"],

@@ -41,7 +41,7 @@ ALGORITHMS = {
     "fedbuff": (lambda: FedBuff(buffer_size=2, concurrency=4), {}),
     "ringmaster": (lambda: RingmasterASGD(delay_bound=3, concurrency=4), {}),
     "fedavg": (lambda: FedAvg(cohort=2, weighting="uniform"), {}),
-    "fednova": (lambda: FedNova(cohort=2), {}),
+    "fednova": (lambda: FedNova(cohort=2), {"normalise": True}),
     "fedlaavg": (lambda: FedLaAvg(cohort=2, weighting="uniform"), DIFFERENCES),
     "mifa": (lambda: MIFA(weighting="uniform"), DIFFERENCES),
     "fedluck": (lambda: unmeasured(FedLuck(period=0.1)), {"buffer": 5}),

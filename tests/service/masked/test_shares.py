@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from offbeat.algorithms import FedNova, LocalPlan
-from offbeat_client.local_plan import normaliser
 from offbeat_client.privacy.envelope import RECORD_BYTES
 from offbeat_client.privacy.epoch_key import EpochKey
 from offbeat_client.privacy.head import Head
@@ -204,12 +203,14 @@ def test_a_late_share_is_scaled_down_and_the_scale_is_that_of_the_open_version(s
     assert clients[2].send(visits[2], ONE) == {"counted": True, "staleness": 1, "new_version": False}
 
 
-def test_fednova_divides_by_the_plans_normaliser(helper, tmp_path):
+def test_fednova_divides_by_the_plans_normaliser(tmp_path):
     plan = LocalPlan(steps=4, batch_size=1, lr=0.5, momentum=0.5)
-    with masked_server(tmp_path / "server", helper, lambda: FedNova(cohort=2), plan=plan) as server:
+    with (
+        enrolled_helper(tmp_path / "helper", normalise=True) as helper,
+        masked_server(tmp_path / "server", helper, lambda: FedNova(cohort=2), plan=plan) as server,
+    ):
         client = server.client(0)
         visit = client.check_in()
-        assert visit["privacy"]["divisor"] == normaliser(plan)
         assert client.state(visit)["share"]["scale"] == pytest.approx(1.0)
         client.send(visit, ONE)
         server.client(1).give(-3 * ONE)

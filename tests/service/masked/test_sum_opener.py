@@ -39,7 +39,7 @@ def model_of(server):
 def test_shares_of_two_clients_become_a_version(server):
     first, second = server.client(0), server.client(1)
     visits = [first.check_in(), second.check_in()]
-    assert visits[0]["privacy"] == {"terms": server.helper.terms.digest.hex(), "divisor": 1.0}
+    assert visits[0]["privacy"] == {"terms": server.helper.terms.digest.hex()}
     assert first.send(visits[0], ONE) == {"counted": True, "staleness": 0, "new_version": False}
     second.send(visits[1], -3 * ONE)
     # 1/10 is not a multiple of the step, so each entry is rounded up or down.

@@ -15,6 +15,7 @@ from offbeat.worlds.workload import build_model
 from offbeat_client.helper.folder import HelperFolder
 from offbeat_client.helper.roster import enrol, parse_roster
 from offbeat_client.helper.store import Store
+from offbeat_client.privacy.agreed_plan import AgreedPlan
 from offbeat_client.private_updates import public_key
 from offbeat_client.tables.toml_table import read_table
 
@@ -64,7 +65,8 @@ def _prepare(run: DemoRun, folder: Path, dataset: Dataset, versions: int, steps:
         },
         privacy={"helper": f"https://127.0.0.1:{port}", **agreed},
     )
-    model = build_model(load(server_file(folder)).model, dataset, 0)
+    file = load(server_file(folder))
+    model = build_model(file.model, dataset, 0)
     terms = {
         "length": model.vector.numel(),
         "buffer": 2 * run.buffer_size - 1,  # a refused sum's updates go into the next one
@@ -72,9 +74,10 @@ def _prepare(run: DemoRun, folder: Path, dataset: Dataset, versions: int, steps:
         "delta": 1e-5,
         **agreed,
     }
+    local = file.local.model_dump(include=set(AgreedPlan.model_fields), exclude_none=True)
     roster = folder / "roster.toml"
     keys = {name: public_key(home) for name, home in run.homes().items()}
-    roster.write_text(tomli_w.dumps({"terms": terms, "clients": keys}), encoding="utf-8")
+    roster.write_text(tomli_w.dumps({"terms": terms, "local": local, "clients": keys}), encoding="utf-8")
     enrolled = enrol(parse_roster(read_table(roster), roster), folder / "helper", ["127.0.0.1"])
     (folder / "helper-token").write_text(enrolled.token, encoding="ascii")
     run.start("helper", "helper", "serve", "--folder", str(folder / "helper"), "--port", str(port))

@@ -178,7 +178,7 @@ class Service:
             length=self.engine.models.length,
             seed=self._settings.seed,
             lease_seconds=lease_seconds,
-            privacy=None if shares is None else shares.privacy(assignment),
+            privacy=None if shares is None else shares.privacy(),
         )
 
     def probe(self, client: int) -> messages.Probe:

@@ -1,7 +1,6 @@
 """Shares of a masked run: the values for making one, the checks of its record."""
 
 import asyncio
-import hashlib
 from contextlib import suppress
 
 from offbeat.coordinator import Coordinator
@@ -12,6 +11,7 @@ from offbeat.service.masked.helper_facts import LatestFacts
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.updates.update_header import ShareHeader
+from offbeat_client.client_folder.model_file import model_digest
 from offbeat_client.messages import PrivacyMessage, ShareMessage
 from offbeat_client.privacy.envelope import parse
 from offbeat_client.privacy.share import commitment
@@ -40,10 +40,9 @@ class Shares:
         self._keys = keys
         self._model_digests: dict[int, bytes] = {}  # by version
 
-    def privacy(self, assignment: Assignment) -> PrivacyMessage:
+    def privacy(self) -> PrivacyMessage:
         """Return the part of a visit's message that is about masks."""
-        divisor = self._coordinator.algorithm.divisor(assignment.plan)
-        return PrivacyMessage(terms=self.terms.digest.hex(), divisor=divisor)
+        return PrivacyMessage(terms=self.terms.digest.hex())
 
     def offer(self, assignment: Assignment) -> ShareMessage:
         """Return the values for a share that is made now.
@@ -68,7 +67,7 @@ class Shares:
             del self._model_digests[old]
 
     def _digest(self, version: int) -> bytes:
-        return hashlib.sha256(self._models.read(version).numpy().data).digest()
+        return model_digest({name: part.numpy() for name, part in self._models.named(version).items()})
 
     def check(self, assignment: Assignment, header: ShareHeader) -> None:
         """Check the share of an open visit, before its body arrives.

@@ -89,6 +89,10 @@ class ModelFiles:
         """Return a pending or published version, float32 ``(d,)``, as a memory map."""
         return self._with_file(version, self._map)
 
+    def named(self, version: int) -> dict[str, Tensor]:
+        """Return a pending or published version by name, as a memory map."""
+        return self._by_name(self.read(version))
+
     def link(self, version: int, path: Path) -> None:
         """Give the file of a pending or published version another name on the same disk."""
         self._with_file(version, lambda file: os.link(file, path))
