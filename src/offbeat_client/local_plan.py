@@ -7,6 +7,7 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Literal, get_args
 
+from offbeat_client.local_steps import Epochs, StepsRule
 from offbeat_client.lr_decay import LrDecay
 from offbeat_client.number_checks import check_count, check_not_negative, check_positive, is_number, plain_number
 
@@ -36,7 +37,7 @@ class LocalPlan:
     """A client's work in a visit: local steps from the model it downloaded.
 
     Attributes:
-        steps: Local steps, ≥ 1 (the papers' Q, k or C).
+        steps: Local steps, ≥ 1 (the papers' Q, k or C). 1 in a run's plan with ``steps_by``.
         batch_size: Examples a step, ≥ 1; a client with fewer uses all of them in every step.
         lr: Step size > 0, one for all steps or one for each (the papers' γ_t).
         momentum: ρ of SGD with momentum, 0 ≤ ρ < 1; the buffer starts at zero in every visit.
@@ -50,6 +51,11 @@ class LocalPlan:
             visit. AdamW takes neither momentum nor mu: it would rescale the proximal term.
         lr_decay: Of a run's plan: how lr falls with the version that a visit starts at; see ``at``. None in the plan of
             a visit.
+        by_epochs: How the client goes through its n examples, each pass in a new random order. If true, a pass ends
+            with a smaller minibatch where ``batch_size`` does not divide n, as in McMahan et al. (2017); if false, all
+            minibatches are full, and one goes on into the next pass.
+        steps_by: Of a run's plan: the steps of a client by its number of examples; see ``of``. None if all take
+            ``steps``, and in the plan of a visit.
 
     Raises:
         ValueError: A value is out of range.
@@ -66,6 +72,8 @@ class LocalPlan:
     error_feedback: bool = False
     optimizer: Optimizer = "sgd"
     lr_decay: LrDecay | None = None
+    by_epochs: bool = False
+    steps_by: StepsRule | None = None
 
     def __post_init__(self) -> None:
         self._set("steps", check_count("steps", self.steps))
@@ -73,6 +81,8 @@ class LocalPlan:
         many = isinstance(self.lr, list | tuple) or getattr(self.lr, "ndim", 0)
         rates = tuple(check_positive("lr", rate) for rate in (self.lr if many else (self.lr,)))  # pyright: ignore[reportGeneralTypeIssues]
         self._set("lr", rates if many else rates[0])
+        if self.steps_by is not None and (self.steps > 1 or isinstance(self.lr, tuple)):
+            raise ValueError("steps follow from steps_by: leave steps 1, and give lr as one number")
         if isinstance(self.lr, tuple) and len(self.lr) != self.steps:
             raise ValueError(f"lr must be one number or a tuple of {self.steps}, one a step, got {len(self.lr)}")
         self._set("momentum", plain_number(self.momentum))
@@ -110,6 +120,27 @@ class LocalPlan:
         if not 1 <= steps <= self.steps:
             raise ValueError(f"steps must be in 1 … {self.steps}, got {steps}")
         return replace(self, steps=steps, lr=self.lr[:steps] if isinstance(self.lr, tuple) else self.lr)
+
+    def minibatch_sizes(self, examples: int) -> list[int]:
+        """Return the size of each step's minibatch for a client with so many examples."""
+        size = min(self.batch_size, examples)
+        last = examples % size
+        if not self.by_epochs or not last:
+            return [size] * self.steps
+        epoch = [size] * (examples // size) + [last]
+        return (epoch * -(-self.steps // len(epoch)))[: self.steps]
+
+    def of(self, examples: int) -> "LocalPlan":
+        """Return the plan of a client with so many examples, ≥ 1.
+
+        ``ValueError`` or ``OffbeatError`` if no steps follow from them.
+        """
+        return self if self.steps_by is None else self.with_steps(self.steps_by(examples, self.batch_size))
+
+    def with_steps(self, steps: int) -> "LocalPlan":
+        """Return the plan of a client whose steps follow from ``steps_by``."""
+        by_epochs = self.by_epochs or isinstance(self.steps_by, Epochs)
+        return replace(self, steps=steps, by_epochs=by_epochs, steps_by=None)
 
     def at(self, version: int) -> "LocalPlan":
         """Return the plan of a visit that starts at this version, with decayed step sizes."""

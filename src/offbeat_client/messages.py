@@ -117,6 +117,8 @@ class PlanMessage(Answer):
     compression: CompressionMessage | None = None
     error_feedback: bool = False
     optimizer: Annotated[Optimizer, Field(exclude_if=lambda optimizer: optimizer == "sgd")] = "sgd"
+    # Left out if false, since clients of protocol 1.6 do not know it.
+    by_epochs: Annotated[bool, Field(exclude_if=lambda by_epochs: not by_epochs)] = False
 
     @classmethod
     def of(cls, plan: LocalPlan) -> "PlanMessage":

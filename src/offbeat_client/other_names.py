@@ -6,11 +6,7 @@ from collections.abc import Collection
 _OTHER_NAMES = (
     ("learning_rate step_size client_lr local_lr eta", "lr", ""),
     ("learning_rate server_learning_rate global_lr", "server_lr", ""),
-    (
-        "epochs local_epochs num_epochs client_epochs",
-        "steps",
-        "a visit is so many 'steps', not epochs: epochs × examples of a client / batch_size. ",
-    ),
+    ("local_epochs num_epochs client_epochs", "epochs", ""),
     ("local_steps num_steps iterations", "steps", ""),
     ("batch batchsize minibatch_size local_batch_size", "batch_size", ""),
     ("num_clients n_clients num_nodes num_supernodes", "clients", ""),

@@ -91,9 +91,9 @@ class Client(Protocol[Array]):
     The server asks only clients that have it. Nothing is sent if it fails.
 
     Two optional attributes, which a function may have, too: ``examples``, how many examples the client holds, is
-    declared to the server once at enrolment; algorithms that weigh all clients by their examples need it.
-    ``corrects_gradients = True`` says that the client adds ``visit.offset`` to each local gradient; algorithms such as
-    SCAFFOLD accept no other clients.
+    declared to the server once at enrolment; algorithms that weigh all clients by their examples need it, and runs
+    whose steps depend on them. ``corrects_gradients = True`` says that the client adds ``visit.offset`` to each local
+    gradient; algorithms such as SCAFFOLD accept no other clients.
 
     Where the algorithm plans by speed, ``fit`` is called twice before the first visit, with a plan of one step: it is
     timed, and its result is discarded.

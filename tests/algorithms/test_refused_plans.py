@@ -1,16 +1,21 @@
-"""The plans that an algorithm refuses, since its formula holds for others: AdamW, and step sizes that decay."""
+"""The plans that an algorithm refuses, since its formula holds for others.
+
+They have AdamW, step sizes that decay, or steps that depend on the client.
+"""
 
 import pytest
 import torch
 
 from offbeat.algorithms import ALGORITHMS, FedFa, FedLuck, LocalPlan
 from offbeat.coordinator import Coordinator
+from offbeat_client.local_steps import Epochs
 from offbeat_client.lr_decay import inverse_square_root
 
 CLIENTS = 6
 PLANS = {
     "adamw": LocalPlan(1, 1, 0.1, optimizer="adamw"),
     "decay": LocalPlan(1, 1, 0.1, lr_decay=inverse_square_root()),
+    "epochs": LocalPlan(1, 1, 0.1, steps_by=Epochs(2)),
 }
 REFUSED = {
     ("fednova", "adamw"): "FedNova's a_i are weights of SGD's gradients: leave optimizer out",
@@ -28,13 +33,16 @@ REFUSED = {
         "async_comm_sgd",
         "decay",
     ): "a visit of AsyncCommSGD lasts for several versions: set step_sizes in place",
+    ("fedluck", "epochs"): "FedLuck chooses the number of steps: set local.steps to a number, for unmeasured clients$",
+    ("fedcompass", "epochs"): "FedCompass chooses the number of steps: set local.steps to any number$",
+    ("sequential_sgd", "epochs"): "sequential SGD takes cohort · local.steps steps: set local.steps to a number$",
 }
 
 
 def begin(algorithm, plan):
     """Give work to the clients of a run with this plan."""
     clients = 1 if algorithm.pooled else CLIENTS
-    coordinator = Coordinator(algorithm, torch.zeros(2), clients=clients, local=plan)
+    coordinator = Coordinator(algorithm, torch.zeros(2), clients=clients, local=plan, examples=[3] * clients)
     for client in range(clients):
         coordinator.present(0.0, client)
     return coordinator.assign(0.0)

@@ -8,6 +8,7 @@ import pytest
 
 from offbeat.config.experiment_file import Experiment, load
 from offbeat.errors import OffbeatError
+from offbeat_client.local_steps import Epochs
 from tests.error_line import error_line
 
 Save = Callable[..., Path]
@@ -17,6 +18,7 @@ Changed = Callable[..., dict[str, Any]]
 # The line names key and value.
 WRONG_VALUES: dict[str, list[Any]] = {
     "local.steps": [0, 2.5, "many", "3", True],
+    "local.epochs": [0, -1.0, nan, inf, "2", True],
     "local.batch_size": [-4],
     "local.lr": [0.0, nan, inf, "0.1", True, [0.1, 0.2, 0.3]],
     "local.momentum": [1.0, nan],
@@ -71,6 +73,12 @@ WRONG_TABLES: list[tuple[str, Any, str]] = [
     ("local.lr_decay", {"name": "step", "every": 0}, "local.lr_decay: every must be a whole number of at least 1"),
     ("local.lr_decay", {"name": "step"}, "local.lr_decay.every is missing"),
     ("local", {"steps": 1, "batch_size": 1, "lr": 1.0, "momentum": 0.5, "optimizer": "adamw"}, "local: momentum is "),
+    ("local.steps", "my_steps", "local.steps = 'my_steps': must be a whole number of at least 1, or an import path"),
+    ("local.steps", "no.py:steps", "local.steps = 'no.py:steps': no such file: "),
+    ("local.steps", "math:no", "local.steps = 'math:no': there is no 'no'"),
+    ("local.steps", "math:pi", "local.steps = 'math:pi': must be a function or a class, but is a float"),
+    ("local.epochs", 2, "local: set exactly one of steps and epochs"),
+    ("local", {"batch_size": 1, "lr": 1.0}, "local: set exactly one of steps and epochs"),
     ("local.error_feedback", True, "local: error_feedback needs compression: set compression, or error_feedback = f"),
     ("local", {"steps": 1, "batch_size": 1, "lr": 1.0, "momentum": 0.5, "mu": 0.1}, "local: momentum and mu "),
     ("stop", {}, "stop: set virtual_seconds, versions or updates"),
@@ -203,7 +211,7 @@ class TestErrors:
         with pytest.raises(OffbeatError) as caught:
             load(file)
         assert [line.removeprefix(f"{file}: ")[:30] for line in caught.value.lines] == [
-            "local.steps = 0: must be great",
+            "local.steps = 0: must be a who",
             "local.lr = -1.0: must be great",
             "stop.versions = 0: must be gre",
             "algorithms.fedbuff: unknown ke",
@@ -250,6 +258,13 @@ class TestFile:
         assert error_line(load, tmp_path / "file" / "x.toml").startswith("cannot read")
 
 
+_ALTERNATIVES = (
+    ["local.epochs=2"],
+    ["local.epochs=2", "algorithms.fedavg.local.steps=4"],
+    ["algorithms.fedavg.local={ epochs = 0.5 }"],
+)
+
+
 class TestOverrides:
     @pytest.mark.parametrize("change", ["local.lr", "=3", ".lr=3", "local.=3", "local..lr=3", "", "="])
     def test_a_malformed_one_shows_the_form(self, change: str, experiment: Load) -> None:
@@ -258,6 +273,13 @@ class TestOverrides:
     @pytest.mark.parametrize(("change", "parent"), [("local.lr.x=3", "lr"), ("seeds.0=3", "seeds")])
     def test_a_value_has_no_keys(self, change: str, parent: str, experiment: Load) -> None:
         assert error_line(experiment, change) == f"--set {change}: {parent} is a value, not a section"
+
+    def test_one_takes_the_place_of_its_alternative(self, experiment: Load) -> None:
+        plans = [experiment(*changes).plan("fedavg") for changes in _ALTERNATIVES]
+        assert [(plan.steps, plan.steps_by) for plan in plans] == [(1, Epochs(2)), (4, None), (1, Epochs(0.5))]
+        assert experiment("local.steps=9").plan("fedavg").steps == 9
+        evaluate = experiment("evaluate.every_versions=3").evaluate
+        assert (evaluate.every_seconds, evaluate.every_versions) == (None, 3)
 
     @pytest.mark.parametrize(
         ("change", "part"),

@@ -8,6 +8,7 @@ from offbeat.algorithms import LocalPlan
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator.assignments import VisitTable
 from offbeat.coordinator.calls import Assignment, Receipt, VisitState
+from offbeat.coordinator.visit_plans import VisitPlans
 
 LOCAL = LocalPlan(steps=2, batch_size=1, lr=0.1)
 OTHER = LocalPlan(steps=3, batch_size=1, lr=(0.1, 0.2, 0.3))
@@ -66,12 +67,13 @@ def test_a_table_goes_on_from_its_state(trip, tmp_path):
     table.close(2, Receipt(False, 1, False))
     table.lapse(1)
     table.open(4, 7, LOCAL, 8.0)
-    state = table.state_dict(LOCAL)
+    plans = VisitPlans(LOCAL, None)
+    state = table.state_dict(plans)
     if trip is None:
         write_checkpoint(tmp_path / "state", state)
         state = read_checkpoint(tmp_path / "state")
     restored.open(3, 1, LOCAL, 1.0)  # which is to be forgotten
-    restored.load_state_dict(state, LOCAL)
+    restored.load_state_dict(state, plans)
     assert list(restored.open_assignments()) == list(table.open_assignments())
     assert restored.held_slots == table.held_slots == {3: 6}  # the other client has another visit
     assert [restored.state(client) for client in range(3)] == [table.state(client) for client in range(3)]

@@ -8,6 +8,7 @@ import torch
 
 from offbeat.training.trainers.loop import local_step
 from offbeat_client.local_plan import Compression, LocalPlan, normaliser
+from offbeat_client.local_steps import Epochs
 from offbeat_client.lr_decay import exponential
 from offbeat_client.lr_decay import step as step_decay
 
@@ -48,6 +49,8 @@ def test_numbers_of_numpy_and_torch_become_pythons(number):
         ({"optimizer": "adam"}, "optimizer must be 'sgd' or 'adamw', got 'adam'"),
         ({"optimizer": "adamw", "momentum": 0.9}, "^momentum is for SGD: set optimizer to 'sgd', or momentum to 0$"),
         ({"optimizer": "adamw", "mu": 0.1}, "^mu is for SGD: set optimizer to 'sgd', or mu to 0$"),
+        ({"steps_by": Epochs(1)}, "steps follow from steps_by: leave steps 1, and give lr as one number"),
+        ({"steps": 1, "lr": (0.1,), "steps_by": Epochs(1)}, "steps follow from steps_by"),
         ({"lr_decay": {"name": "exponential"}}, r"lr_decay must be a decay such as exponential\(0.99\), got {'name'"),
     ],
 )
@@ -161,3 +164,30 @@ def test_a_plan_of_many_steps_takes_no_memory():
         assert tracemalloc.get_traced_memory()[1] < 10**5
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("by_epochs", "steps", "examples", "sizes"),
+    [
+        (False, 5, 11, [4, 4, 4, 4, 4]),
+        (True, 5, 11, [4, 4, 3, 4, 4]),
+        (True, 2, 11, [4, 4]),
+        (True, 6, 11, [4, 4, 3, 4, 4, 3]),
+        (True, 3, 8, [4, 4, 4]),
+        (True, 2, 3, [3, 3]),
+        (False, 2, 3, [3, 3]),
+    ],
+)
+def test_minibatch_sizes_by_hand(by_epochs, steps, examples, sizes):
+    assert LocalPlan(steps=steps, batch_size=4, lr=0.1, by_epochs=by_epochs).minibatch_sizes(examples) == sizes
+
+
+def test_the_plan_of_a_client_follows_from_its_examples():
+    plan = LocalPlan(1, 4, 0.1, momentum=0.5, lr_decay=exponential(0.5), steps_by=Epochs(2))
+    assert plan.of(11) == LocalPlan(6, 4, 0.1, momentum=0.5, lr_decay=exponential(0.5), by_epochs=True)
+    assert plan.of(11).at(1) == LocalPlan(6, 4, 0.05, momentum=0.5, by_epochs=True)
+    function = LocalPlan(1, 4, 0.1, steps_by=lambda examples, _: examples - 1)
+    assert function.of(11) == LocalPlan(10, 4, 0.1)
+    assert function.with_steps(3) == LocalPlan(3, 4, 0.1)
+    fixed = LocalPlan(5, 4, 0.1)
+    assert fixed.of(11) is fixed

@@ -43,6 +43,10 @@ MISTAKES = [
         SINGLE | {"population": 3, "local": {"steps": 2, "batch_size": 1, "lr": 0.1}},
         ["local.batch_size is 1, but the model", "Expected more than 1 value per channel"],
     ),
+    (
+        SINGLE | {"population": 3, "local": {"epochs": 1, "batch_size": 5, "lr": 0.1}},
+        ["an epoch of client ", " ends with one example, but the model", "change local.batch_size, or GroupNorm"],
+    ),
     (SINGLE | {"model": lambda: nn.Linear(2, 2)}, ["the model cannot take inputs of shape (1, 1)"]),
     (
         SINGLE | {"data": (FEW, (torch.ones(1, 1), torch.ones(1).long())), "population": 3},

@@ -46,6 +46,7 @@ def simulate(
     loss_probability: Any = 0.0,
     lease_seconds: float = math.inf,
     workload: Workload | None = None,
+    examples: Sequence[int] | None = None,
 ) -> Simulation:
     """Run a simulation to its end, and return it; its workload is that of this module by default."""
     clients = len(step_seconds)
@@ -59,6 +60,7 @@ def simulate(
         seed=7,
         lease_seconds=lease_seconds,
         record=record,
+        examples=examples,
     )
     devices = Devices(
         step_seconds=np.array(step_seconds),

@@ -84,7 +84,7 @@ def test_each_image_has_its_own_random_numbers(shape, seed, who, step):
     inputs = torch.arange(1.0, 1 + np.prod(shape)).reshape(shape)
     inputs.view(-1)[::7] = torch.inf
     before = inputs.clone()
-    found = crop_and_flip(inputs, seed, *np.array(who[:visits]).T, step)
+    found = crop_and_flip(inputs, seed, *np.array(who[:visits]).T, step * batch)
     assert found.shape == inputs.shape
     for row, place in product(range(visits), range(batch)):
         top, left, side, _ = map(int, words(seed, 15, *who[row], step * batch + place).ravel())
@@ -98,7 +98,7 @@ def test_all_positions_and_both_orientations_are_equally_likely():
     each = 30
     image = torch.arange(1.0, 100.0).reshape(1, 9, 11)
     inputs = image.expand(3, 54 * each, 1, 9, 11)
-    found = crop_and_flip(inputs, 4, np.array([0, 1, 0]), np.array([0, 0, 1]), 2).flatten(0, 2)
+    found = crop_and_flip(inputs, 4, np.array([0, 1, 0]), np.array([0, 0, 1]), 2 * 54 * each).flatten(0, 2)
     # Wherever it was cut, the middle shows where, and those beside it are within the image.
     where = (found[:, 4, 5] - 1).long()
     top, left = where // 11, where % 11 - 1
@@ -115,13 +115,13 @@ def make(kind, name="kernel"):
 
 @pytest.fixture
 def seen(monkeypatch):
-    """By (client, visit), what the trainers in this process have had changed: a list of minibatches."""
+    """By (client, visit), the minibatches that the trainers in this process have had changed, by their first image."""
     minibatches = {}
 
-    def spy(inputs, seed, clients, visits, step):
-        found = crop_and_flip(inputs, seed, clients, visits, step)
+    def spy(inputs, seed, clients, visits, first):
+        found = crop_and_flip(inputs, seed, clients, visits, first)
         for row, who in enumerate(zip(clients.tolist(), visits.tolist(), strict=True)):
-            minibatches.setdefault(who, [])[step:] = [found[row].clone()]
+            minibatches.setdefault(who, {})[first] = found[row].clone()
         return found
 
     monkeypatch.setitem(AUGMENTATIONS, NAME, spy)
@@ -155,17 +155,18 @@ def test_the_model_sees_augmented_minibatches(monkeypatch):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("changes", [{}, {"momentum": 0.5}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"momentum": 0.5}, {"by_epochs": True}], ids=str)
 def test_batched_visits_see_the_same_as_one_after_the_other(name, changes, seen):
     jobs = jobs_of(name, **changes)
     expected = make(LoopTrainer, name).collect(jobs)
-    alone = {who: list(minibatches) for who, minibatches in seen.items()}
+    alone = {who: list(minibatches.values()) for who, minibatches in seen.items()}
     seen.clear()
     assert_alike(make(VmapTrainer, name).collect(jobs), expected)
     for job in jobs:
         who = job.client, job.visit
         assert len(alone[who]) == job.plan.steps
-        assert all(map(torch.equal, alone[who], seen[who][: job.plan.steps]))
+        both = zip(alone[who], list(seen[who].values())[: job.plan.steps], strict=True)
+        assert all(torch.equal(one, other[: len(one)]) for one, other in both)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -177,11 +178,11 @@ def test_the_division_of_jobs_does_not_change_a_bit(name):
 def test_a_visit_cut_short_sees_the_beginning(kind, seen):
     (job,) = jobs_of("kernel", 1)
     make(kind).collect([job._replace(plan=PLAN)])
-    whole = list(seen.pop((0, 0)))
+    whole = list(seen.pop((0, 0)).values())
     make(kind).collect([job._replace(plan=dataclasses.replace(PLAN, steps=2))])
     assert len(whole) == 4
     assert len(seen[0, 0]) == 2
-    assert all(map(torch.equal, seen[0, 0], whole))
+    assert all(map(torch.equal, seen[0, 0].values(), whole))
     assert not torch.equal(whole[0], whole[1])
 
 

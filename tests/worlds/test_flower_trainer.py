@@ -4,11 +4,13 @@ import importlib.util
 
 import pytest
 
-from offbeat.algorithms import SCAFFOLD, FedBuff, FedLaAvg
+from offbeat.algorithms import SCAFFOLD, FedBuff, FedLaAvg, LocalPlan
 from offbeat.config.flower_section import FlowerSection
 from offbeat.errors import OffbeatError
 from offbeat.worlds.flower_trainer import build_flower_trainer
+from offbeat_client.local_steps import Epochs
 
+PLAN = LocalPlan(1, 1, 0.1)
 SECTION = FlowerSection.model_validate({"app": "my_app:app"}, context={"folder": None})
 
 
@@ -21,10 +23,17 @@ SECTION = FlowerSection.model_validate({"app": "my_app:app"}, context={"folder":
 )
 def test_an_algorithm_that_needs_more_is_refused(algorithm, message):
     with pytest.raises(OffbeatError, match=message):
-        build_flower_trainer(SECTION, None, algorithm, 3)
+        build_flower_trainer(SECTION, None, algorithm, PLAN, 3)
+
+
+def test_steps_that_depend_on_examples_are_refused():
+    with pytest.raises(
+        OffbeatError, match=r"^local: only the app knows how many examples a client holds: set local\.st"
+    ):
+        build_flower_trainer(SECTION, None, FedBuff(), LocalPlan(1, 1, 0.1, steps_by=Epochs(2)), 3)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("flwr") is not None, reason="Flower is installed")
 def test_without_flower_the_error_says_how_to_install_it():
     with pytest.raises(OffbeatError, match=r"\[flower\] needs Flower: pip install 'offbeat\[flower\]'"):
-        build_flower_trainer(SECTION, None, FedBuff(), 3)
+        build_flower_trainer(SECTION, None, FedBuff(), PLAN, 3)

@@ -72,6 +72,10 @@ class FedCompass(Algorithm[ArrivalGroups]):
         self.buffer = ByGroup(self.schedule)
         self.shares = Shares(self.weighting)
 
+    def check_local(self, local: LocalPlan) -> None:
+        if local.steps_by is not None:
+            raise ValueError("FedCompass chooses the number of steps: set local.steps to any number")
+
     def plan(self, client: int, local: LocalPlan) -> LocalPlan:
         if isinstance(local.lr, tuple):
             raise ValueError("FedCompass chooses the number of steps: give local.lr as one number")

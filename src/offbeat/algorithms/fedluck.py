@@ -89,6 +89,8 @@ class FedLuck(Algorithm):
         self.upload_seconds: dict[int, float] = {}  # β_i
 
     def check_local(self, local: LocalPlan) -> None:
+        if local.steps_by is not None:
+            raise ValueError("FedLuck chooses the number of steps: set local.steps to a number, for unmeasured clients")
         if self.normalise and local.optimizer != "sgd":
             raise ValueError("the a_i of normalise are weights of SGD's gradients: leave normalise or optimizer out")
 

@@ -35,6 +35,10 @@ class SequentialSGD(Algorithm):
         if run.clients != 1:
             raise ValueError(f"sequential SGD is for 1 client that holds all the data, got {run.clients} clients")
 
+    def check_local(self, local: LocalPlan) -> None:
+        if local.steps_by is not None:
+            raise ValueError("sequential SGD takes cohort · local.steps steps: set local.steps to a number")
+
     def plan(self, client: int, local: LocalPlan) -> LocalPlan:
         if isinstance(local.lr, tuple):
             raise ValueError("sequential SGD has one step size: give lr as a number")

@@ -13,6 +13,7 @@ from offbeat.config.algorithm_table import build_algorithm, hyper_parameters_of
 from offbeat.config.client_evaluation import check_client_evaluation
 from offbeat.config.early_stop import early_stop
 from offbeat.config.experiment_sections import (
+    ALTERNATIVES,
     AlgorithmTable,
     DataSection,
     EvaluateSection,
@@ -181,7 +182,9 @@ class Experiment(Section):
         """Return a section with an algorithm's own keys in it."""
         if isinstance(section, kind) and not changes:
             return section
-        table = {**({} if section is None else section.model_dump(exclude_none=True)), **changes}
+        kept = {} if section is None else section.model_dump(exclude_none=True)
+        replaced = {ALTERNATIVES.get(f"{name}.{key}") for key in changes}
+        table = {**{key: value for key, value in kept.items() if key not in replaced}, **changes}
         try:
             return kind.model_validate(table)
         except ValidationError as error:
@@ -220,7 +223,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     Raises:
         OffbeatError: The file is missing, is not TOML, or holds a wrong key or value; one line names it.
     """
-    return experiment_of(read_table(path, overrides), path)
+    return experiment_of(read_table(path, overrides, ALTERNATIVES), path)
 
 
 def experiment_of(table: Mapping[str, Any], path: Path) -> Experiment:

@@ -3,14 +3,15 @@
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_serializer, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from offbeat.algorithms.components import LocalPlan
 from offbeat.config.compression_table import compression_from_table
 from offbeat.config.early_stop_section import EarlyStopSection
-from offbeat.config.import_path import is_import_path
+from offbeat.config.import_path import is_import_path, load_callable
 from offbeat.config.lr_decay_table import lr_decay_from_table
+from offbeat.config.steps_function import StepsFunction
 from offbeat.config.user_paths import ImportPath, name_or_import_path
 from offbeat.data.catalogue import DATASETS
 from offbeat.errors import OffbeatError
@@ -18,7 +19,16 @@ from offbeat.training.augmentation import AugmentationName
 from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
 from offbeat_client.local_plan import Optimizer
+from offbeat_client.local_steps import Epochs
 from offbeat_client.tables.section import Count, NotNegative, Positive, Section
+
+ALTERNATIVES = {
+    "local.steps": "epochs",
+    "local.epochs": "steps",
+    "evaluate.every_seconds": "every_versions",
+    "evaluate.every_versions": "every_seconds",
+}
+"""Keys that take the place of another key of their section."""
 
 Table = dict[str, Any]
 DataOnDevice = Literal["auto", "always", "never"]
@@ -57,8 +67,10 @@ class DataSection(Section):
 class LocalSection(Section):
     """``[local]``: the work of a client in one visit, as in ``LocalPlan``."""
 
-    steps: Count
-    """Local steps."""
+    steps: Count | ImportPath | StepsFunction | None = None
+    """Local steps; or a function of the client's number of examples that returns them. Either this or epochs."""
+    epochs: Positive | None = None
+    """Passes over the client's examples, in place of steps; also fractions."""
     batch_size: Count
     """Examples in a step."""
     lr: Positive
@@ -81,6 +93,26 @@ class LocalSection(Section):
     error_feedback: bool = False
     """Clients keep what compression left out, and add it to their next update."""
 
+    @field_validator("steps", mode="before")
+    @classmethod
+    def _check_function(cls, steps: Any) -> Any:
+        is_function = isinstance(steps, StepsFunction) or (isinstance(steps, str) and is_import_path(steps))
+        if steps is None or is_function or (type(steps) is int and steps >= 1):
+            return steps
+        raise ValueError("must be a whole number of at least 1, or an import path such as my_code.py:steps")
+
+    @field_validator("steps")
+    @classmethod
+    def _load_function(cls, steps: Any) -> Any:
+        try:
+            return StepsFunction(load_callable(steps), steps) if isinstance(steps, str) else steps
+        except OffbeatError as error:
+            raise ValueError(str(error).removeprefix(f"{steps!r}: ")) from None
+
+    @field_serializer("steps")
+    def _name_function(self, steps: Any) -> Any:
+        return steps.name if isinstance(steps, StepsFunction) else steps
+
     @field_validator("compression", "lr_decay", mode="before")
     @classmethod
     def _check_made_by_name(cls, table: Any, info: ValidationInfo) -> Any:
@@ -94,6 +126,8 @@ class LocalSection(Section):
 
     @model_validator(mode="after")
     def _check_combination(self) -> "LocalSection":
+        if (self.steps is None) is (self.epochs is None):
+            raise ValueError("set exactly one of steps and epochs")
         if self.error_feedback and self.compression is None:
             raise ValueError("error_feedback needs compression: set compression, or error_feedback = false")
         self.plan()
@@ -102,6 +136,9 @@ class LocalSection(Section):
     def plan(self) -> LocalPlan:
         """Return the section as a plan."""
         values = dict(self)
+        epochs = values.pop("epochs")
+        if not isinstance(self.steps, int):
+            values |= {"steps": 1, "steps_by": self.steps if epochs is None else Epochs(epochs)}
         if self.compression is not None:
             values["compression"] = compression_from_table("compression", self.compression)
         if self.lr_decay is not None:

@@ -15,6 +15,7 @@ from offbeat.config.early_stop import server_early_stop
 from offbeat.config.early_stop_section import EarlyStopSection
 from offbeat.config.experiment_file import metrics_of
 from offbeat.config.experiment_sections import (
+    ALTERNATIVES,
     AlgorithmTable,
     DataSection,
     EvaluateSection,
@@ -235,7 +236,7 @@ class ServerFile(Section):
 
 def load(path: Path, overrides: Sequence[str] = ()) -> ServerFile:
     """Read a server's file; arguments and errors as for an experiment's."""
-    table = read_table(path, overrides)
+    table = read_table(path, overrides, ALTERNATIVES)
     with error_prefix(path, table):
         server = ServerFile.model_validate(table, context={"folder": path.parent})
         server.build_algorithm()

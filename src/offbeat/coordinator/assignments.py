@@ -10,6 +10,7 @@ import torch
 from offbeat.algorithms.components import LocalPlan
 from offbeat.algorithms.components.update import check_client
 from offbeat.coordinator.calls import Assignment, Receipt, VisitState, plan_from_plain, plan_to_plain
+from offbeat.coordinator.visit_plans import VisitPlans
 
 _NONE = -1
 _COLUMNS = ("visit", "version", "state", "receipt", "counted_visit", "counted_version", "counted_receipt")
@@ -165,10 +166,10 @@ class VisitTable:
         """
         self._counted_version[client] = _NONE if since is None else since
 
-    def state_dict(self, local: LocalPlan) -> dict[str, Any]:
-        """Return all that a restart needs, except the run's own plan ``local``.
+    def state_dict(self, plans: VisitPlans) -> dict[str, Any]:
+        """Return all that a restart needs, except the plans that ``plans`` returns.
 
-        Most visits have that plan.
+        Most visits have such a plan.
         """
         # The column of states repeats what the open assignments say, but for the leases that have lapsed.
         states = array("b", [VisitState.CLOSED]) * len(self._visit)
@@ -178,13 +179,13 @@ class VisitTable:
         rows = torch.tensor([list(column) for column in columns.values()], dtype=torch.int64)
         (clients,) = (rows[0] != _NONE).nonzero(as_tuple=True)
         assignments = [
-            [*assignment[:3], plan_to_plain(assignment.plan, local.at(assignment.version)), *assignment[4:]]
-            for assignment in self._open.values()
+            [*one[:3], plan_to_plain(one.plan, plans.plan(one.client, one.version)), *one[4:]]
+            for one in self._open.values()
         ]
         held = [list(pair) for pair in self.held_slots.items()]
         return {"clients": clients, "rows": rows[:, clients], "open": assignments, "held": held}
 
-    def load_state_dict(self, state: dict[str, Any], local: LocalPlan) -> None:
+    def load_state_dict(self, state: dict[str, Any], plans: VisitPlans) -> None:
         """Resume from a saved state."""
         clients = state["clients"].tolist()
         for name, values in zip(_COLUMNS, state["rows"].tolist(), strict=True):
@@ -198,7 +199,8 @@ class VisitTable:
             setattr(self, f"_{name}", column)
         self._open = {}
         for client, visit, version, plan, *rest in state["open"]:
-            self._open[client] = Assignment(client, visit, version, plan_from_plain(plan, local.at(version)), *rest)
+            planned = plan_from_plain(plan, plans.plan(client, version))
+            self._open[client] = Assignment(client, visit, version, planned, *rest)
         self.held_slots = dict(state.get("held", ()))  # earlier checkpoints have none
 
 

@@ -11,7 +11,7 @@ NOT_RECORDED = frozenset({"client", "version", "plan"})  # parts of an update th
 REPLAYED_AS_NAMED = frozenset(
     (
         *("present", "absent", "note_speed", "offer", "receive", "renew", "drop", "lapse", "tick", "weigh_clients"),
-        *("finish", "free_slot"),
+        *("finish", "free_slot", "note_steps"),
     )
 )
 

@@ -18,7 +18,8 @@ from offbeat.coordinator.leases import Leases
 from offbeat.coordinator.participation import Participation
 from offbeat.coordinator.sealed_sums import SEALED_SUM_CALLS, SealedSums
 from offbeat.coordinator.transitions import Transitions
-from offbeat_client.number_checks import check_not_negative
+from offbeat.coordinator.visit_plans import VisitPlans
+from offbeat_client.number_checks import check_count, check_not_negative
 
 
 class Coordinator:
@@ -46,12 +47,14 @@ class Coordinator:
         algorithm: Started here, with ``model``.
         model: Initial model, float32 ``(d,)``.
         clients: Number of clients N.
-        local: The run's plan for a visit, whose step sizes decay here.
+        local: The run's plan for a visit, whose step sizes decay here, and whose steps may depend on the client.
         seed: The run's seed.
         lease_seconds: How long a slot is kept for a silent client.
         max_visit_seconds: How long a slot is kept at most, however often the client renews its lease.
         max_staleness: The largest staleness at which an update counts; None for any.
         data_weights: Each client's share of the objective, ``(N,)``; None for uniform.
+        examples: The clients' numbers of examples, for steps that depend on them; None if ``note_steps`` will be
+            called for each client.
         waits_for_examples: Whether there is no work before ``weigh_clients``.
         participation: The limits on a client's part in sums; None for none.
         record: Called with every call that has changed something. It may be set later, for instance after a replay.
@@ -69,11 +72,17 @@ class Coordinator:
         max_visit_seconds: float = math.inf,
         max_staleness: int | None = None,
         data_weights: Tensor | None = None,
+        examples: Sequence[int] | None = None,
         waits_for_examples: bool = False,
         participation: Participation | None = None,
         record: Callable[[Call], None] | None = None,
     ) -> None:
         algorithm.check_local(local)
+        if local.steps_by is not None and participation is not None:
+            raise ValueError(
+                "[privacy] needs the same number of steps for all clients, or the time of a visit would tell how many "
+                "examples a client holds: set local.steps to a number"
+            )
         self.late_updates = LateUpdates(algorithm, max_staleness)
         algorithm.start(model, clients, data_weights)
         self.algorithm = algorithm
@@ -85,7 +94,8 @@ class Coordinator:
         self.participation = participation  # to be read only
         self._candidates = Candidates(algorithm, clients, seed, participation)
         self._leases = Leases(lease_seconds, max_visit_seconds)
-        self._transitions = Transitions(algorithm, self._candidates, self._leases, self.visits, local)
+        self._plans = VisitPlans(local, examples)
+        self._transitions = Transitions(algorithm, self._candidates, self._leases, self.visits, self._plans)
         self.sealed_sums = SealedSums(algorithm, self._transitions, self._note)
 
     @property
@@ -122,9 +132,26 @@ class Coordinator:
         self._candidates.begin()
         self._note("weigh_clients", now=now, examples=list(examples))
 
-    def present(self, now: float, client: int) -> None:
-        """Record that a client is available; a ``ValueError`` if it does not exist."""
+    def needs_steps(self, client: int) -> bool:
+        """Return whether the client's steps must be noted before it is available."""
+        return self._plans.needs(client)
+
+    def note_steps(self, now: float, client: int, steps: int) -> None:
+        """Record how many steps the client takes in its visits, if that is needed."""
         check_client(client, self.clients)
+        check_count("steps", steps)
+        if self.needs_steps(client):
+            self._plans.noted[client] = steps
+            self._note("note_steps", now=now, client=client, steps=steps)
+
+    def present(self, now: float, client: int) -> None:
+        """Record that a client is available.
+
+        A ``ValueError`` if it does not exist, or if its steps are not known.
+        """
+        check_client(client, self.clients)
+        if self.needs_steps(client):
+            raise ValueError(f"the steps of client {client} are not known yet")
         if self._candidates.arrive(client) and self.record:
             self._note("present", now=now, client=client)
 

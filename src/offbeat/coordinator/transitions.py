@@ -7,12 +7,13 @@ from typing import Any
 
 from torch import Tensor
 
-from offbeat.algorithms.components import Algorithm, LocalPlan, Update, UpdateRefusedError
+from offbeat.algorithms.components import Algorithm, Update, UpdateRefusedError
 from offbeat.algorithms.components.state import prefixed, under
 from offbeat.coordinator.assignments import VisitTable
 from offbeat.coordinator.calls import Assignment, Receipt, Statistics
 from offbeat.coordinator.candidates import Candidates
 from offbeat.coordinator.leases import Leases
+from offbeat.coordinator.visit_plans import VisitPlans
 
 
 class Transitions:
@@ -25,26 +26,26 @@ class Transitions:
         candidates: The clients that may be assigned.
         leases: The ends of leases.
         visits: The visits.
-        local: The run's plan for a visit.
+        plans: The plans of visits.
 
     Attributes:
         statistics: The numbers of transitions.
     """
 
     def __init__(
-        self, algorithm: Algorithm, candidates: Candidates, leases: Leases, visits: VisitTable, local: LocalPlan
+        self, algorithm: Algorithm, candidates: Candidates, leases: Leases, visits: VisitTable, plans: VisitPlans
     ) -> None:
         self.statistics = Statistics()
         self._algorithm = algorithm
         self._candidates = candidates
         self._leases = leases
         self._visits = visits
-        self._local = local
+        self._plans = plans
 
     def assign(self, now: float, client: int) -> Assignment:
         """Open a visit of a client that was taken out of the pool."""
         try:
-            plan = self._algorithm.assign(client, self._local.at(self._algorithm.version))
+            plan = self._algorithm.assign(client, self._plans.plan(client, self._algorithm.version))
         except BaseException:
             self._candidates.put_back(client)
             raise
@@ -205,13 +206,15 @@ class Transitions:
             **prefixed("statistics", asdict(self.statistics)),
             **self._candidates.state_dict(),
             "round_deadline": self._leases.round_deadline,
-            **prefixed("visits", self._visits.state_dict(self._local)),
+            "steps": list(self._plans.noted.items()),
+            **prefixed("visits", self._visits.state_dict(self._plans)),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a saved state, after the algorithm has."""
         self.statistics = Statistics(**under("statistics", state))
         self._candidates.load_state_dict(state)
-        self._visits.load_state_dict(under("visits", state), self._local)
+        self._plans.noted.update(state["steps"])
+        self._visits.load_state_dict(under("visits", state), self._plans)
         held = [one for one in self._visits.open_assignments() if self._visits.has_slot(one.client)]
         self._leases.load(held, state["round_deadline"])

@@ -110,6 +110,8 @@ def _refuse_unsupported(algorithm: Algorithm, plan: LocalPlan) -> None:
     for reason, is_reason in reasons.items():
         if is_reason:
             raise OffbeatError(f"{algorithm.name} {reason}: that is not possible with Flower's apps")
+    if plan.steps_by is not None:
+        raise OffbeatError("plan.steps_by: only Flower's apps know how many examples they hold: leave it out")
     if plan.compression is not None:
         raise OffbeatError("plan.compression: Flower's apps return whole models: leave it out")
 

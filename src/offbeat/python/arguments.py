@@ -14,6 +14,7 @@ from offbeat.algorithms import ALGORITHMS, Algorithm, LocalPlan
 from offbeat.config.compression_table import check_compression
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import LocalSection
+from offbeat.config.steps_function import StepsFunction
 from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import refuse_shared_memory
 from offbeat.training.loss_modules import check_loss, name_of_loss
@@ -81,7 +82,10 @@ def algorithm_path(algorithm: Algorithm | str) -> str:
 def local_of(local: LocalPlan | Mapping[str, Any]) -> LocalSection | Mapping[str, Any]:
     """Return the section of a plan, which has been checked when it was made."""
     if not isinstance(local, LocalPlan):
-        return local
+        steps: Any = local.get("steps") if isinstance(local, Mapping) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        return {**local, "steps": StepsFunction(steps, path_of(steps))} if callable(steps) else local
+    if local.steps_by is not None or local.by_epochs:
+        raise OffbeatError("local: give a table such as {'epochs': 2, …} for epochs, or for steps by client")
     values = {field.name: getattr(local, field.name) for field in dataclasses.fields(local)}
     made = {"compression": check_compression("local.compression", local.compression), "lr_decay": local.lr_decay}
     tables = {key: value and {"name": value.name, **dict(value.parameters)} for key, value in made.items()}

@@ -112,7 +112,8 @@ def simulate(
         population: The number of clients, or a table as ``[population]`` in an experiment's file. In it,
             ``step_seconds``, ``down_bytes_per_second``, ``up_bytes_per_second`` and ``availability`` may be arrays with
             a value for each client, or functions of the client's number; see ``with_given``.
-        local: The work of a client in a visit: a plan, or a table as ``[local]``.
+        local: The work of a client in a visit: a plan, or a table as ``[local]``. In it, ``steps`` may be a function of
+            the client's number of examples.
         evaluate_every_seconds: Virtual seconds between two evaluations on the test set; exactly one of this and the
             next is needed. The first and the last model are always evaluated.
         evaluate_every_versions: Versions between two evaluations: at the instant at which the version reaches or

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from offbeat.config.experiment_file import Experiment, experiment_of
+from offbeat.config.experiment_sections import ALTERNATIVES
 from offbeat.runs.directory import lock_folder
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import check_runs, load_data, run_all
@@ -48,7 +49,7 @@ class Sweep:
 
         ``changes`` are those of ``--set``; ``labels`` are the algorithms, all if there are none.
         """
-        table = read_table(path, changes)
+        table = read_table(path, changes, ALTERNATIVES)
         experiment = experiment_of(table, path)
         spaces = search_spaces(table, overs, labels or list(experiment.algorithms), path)
         return cls(path, {"name": experiment.name, **table}, experiment, overs, spaces, trials)

@@ -20,17 +20,17 @@ _BORDER = 4  # pixels, on each side
 _POSITIONS = 2 * _BORDER + 1
 
 
-def crop_and_flip(inputs: Tensor, seed: int, clients: Integers, visits: Integers, step: int) -> Tensor:
+def crop_and_flip(inputs: Tensor, seed: int, clients: Integers, visits: Integers, first: int) -> Tensor:
     """Return images cropped at random, half of them mirrored.
 
     The images are ``(V, batch, channels, height, width)``. Each is padded by 4 zeros on each side and cropped to its
     size, as is usual for small images (He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, section
     4.2). The 9 × 9 positions are equally likely, and so are the two orientations. The crop of an image depends only on
     the seed, the visit and the image's index within the visit. The V visits are those of ``clients`` after ``visits``
-    earlier ones, both ``(V,)``, at ``step``, from 0.
+    earlier ones, both ``(V,)``; ``first`` is the index of a minibatch's first image.
     """
     batch, channels, height, width = inputs.shape[1:]
-    draws = step * batch + np.arange(batch)
+    draws = first + np.arange(batch)
     drawn = words(seed, Purpose.AUGMENTATION, clients[:, None], visits[:, None], draws).reshape(4, -1, 1)
     top, left, side, _ = torch.from_numpy(drawn.astype(np.int64)).to(inputs.device)
     rows = (top * _POSITIONS >> 32) + torch.arange(height, device=inputs.device)

@@ -1,6 +1,7 @@
 """Dry run of an algorithm: its first assignments and version, before a run begins."""
 
 import copy
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -25,7 +26,7 @@ def dry_run(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: Loc
     algorithm that is not built in gives a wrong answer or a wrong model.
     """
     check_declarations(algorithm)
-    plan = plan.at(0)
+    plan = replace(plan, steps_by=None).at(0)
     for made in _plans(algorithm, model, data_weights, plan) or [plan]:
         try:
             check_compression("the plan for a visit: compression", made.compression)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from offbeat.algorithms import Algorithm
+from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.flower_section import FlowerSection
 from offbeat.config.import_path import load_object
 from offbeat.errors import OffbeatError
@@ -11,7 +11,9 @@ from offbeat.training.workload import Workload
 from offbeat_client.tables.validation_errors import error_prefix
 
 
-def build_flower_trainer(section: FlowerSection, workload: Workload, algorithm: Algorithm, clients: int) -> Trainer:
+def build_flower_trainer(
+    section: FlowerSection, workload: Workload, algorithm: Algorithm, plan: LocalPlan, clients: int
+) -> Trainer:
     """Return the trainer that calls the app.
 
     Raises:
@@ -23,6 +25,11 @@ def build_flower_trainer(section: FlowerSection, workload: Workload, algorithm: 
         raise OffbeatError(
             f"{algorithm.name} weighs all clients by their examples, which only the app knows: set weighting = "
             '"uniform"'
+        )
+    if plan.steps_by is not None:
+        raise OffbeatError(
+            "local: only the app knows how many examples a client holds: set local.steps to a number, or epochs in "
+            "flower.run_config if the app has such a setting"
         )
     try:
         from offbeat.flower.app import FlowerApp

@@ -126,18 +126,23 @@ class World:
         if workload.test is not None:
             parts["test"] = workload.test.labels
         classes = self.dataset.classes or number_of_targets(loss, parts)
-        client = min(range(len(workload.shards)), key=workload.examples)
-        smallest = workload.shards[client][: plan.batch_size]
+        sizes = {number: min(plan.of(number).minibatch_sizes(number)) for number in {*map(len, workload.shards)}}
+        client = min(range(len(workload.shards)), key=lambda client: sizes[workload.examples(client)])
+        smallest = workload.shards[client][: sizes[workload.examples(client)]]
         try:
             self._try_minibatch(workload, smallest, classes)
         except OffbeatError as error:
             if len(smallest) > 1 or not self._takes_two(workload, int(smallest[0]), classes):
                 raise
-            is_only = workload.examples(client) == 1
+            if workload.examples(client) == 1:
+                why, remedy = f"client {client} holds one example", "use another partition"
+            elif plan.batch_size == 1:
+                why, remedy = "local.batch_size is 1", "make it larger"
+            else:
+                why, remedy = f"an epoch of client {client} ends with one example", "change local.batch_size"
             raise OffbeatError(
-                f"{f'client {client} holds one example' if is_only else 'local.batch_size is 1'}, but the model or the "
-                f"loss needs minibatches of at least two: {'use another partition' if is_only else 'make it larger'}, "
-                f"or GroupNorm in place of BatchNorm ({error})"
+                f"{why}, but the model or the loss needs minibatches of at least two: {remedy}, or GroupNorm in place "
+                f"of BatchNorm ({error})"
             ) from error.__cause__
 
     def _takes_two(self, workload: Workload, example: int, classes: int | None) -> bool:
@@ -172,17 +177,19 @@ class World:
             lease_seconds=server.lease_seconds or math.inf,
             max_staleness=server.max_staleness,
             data_weights=examples,
+            examples=[int(number) for number in examples],
             participation=participation,
         )
 
     def _trainer(self, workload: Workload, plan: LocalPlan) -> Trainer:
         trainer, flower = self.experiment.trainer, self.experiment.flower
         if flower is not None:
-            return build_flower_trainer(flower, workload, self.algorithm, len(workload.shards))
+            return build_flower_trainer(flower, workload, self.algorithm, plan, len(workload.shards))
         # Data on disk may not fit into memory, so they are not copied there for other processes.
         is_on_disk = any(isinstance(part, np.memmap) for part in name_inputs("", self.dataset.train_inputs).values())
         workers = 1 if is_on_disk and trainer not in ("processes", "ray") else self.workers
-        return make_trainer(trainer, workload, plan=plan, workers=workers, cluster=self.cluster)
+        typical = plan.of(int(np.median([len(shard) for shard in workload.shards])))
+        return make_trainer(trainer, workload, plan=typical, workers=workers, cluster=self.cluster)
 
 
 def build_simulation(

@@ -1,15 +1,24 @@
 """TOML files as unchecked tables, with changes from the command line."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from offbeat_client.errors import OffbeatError
 
 
-def read_table(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a TOML file as an unchecked table; ``overrides`` are as for ``--set``."""
+def read_table(
+    path: Path, overrides: Sequence[str] = (), alternatives: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return a TOML file as an unchecked table.
+
+    Args:
+        path: The file.
+        overrides: As for ``--set``.
+        alternatives: By ``section.key``, another key of the section that goes when an override sets this one.
+    """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors on Windows add a mark
     except FileNotFoundError:
@@ -21,11 +30,11 @@ def read_table(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # also a number of thousands of digits, or thousands of brackets
         raise OffbeatError(f"{path} is not valid TOML: {error}") from None
     for override in overrides:
-        _override(table, override)
+        _override(table, override, alternatives)
     return table
 
 
-def _override(table: dict[str, Any], override: str) -> None:
+def _override(table: dict[str, Any], override: str, alternatives: Mapping[str, str]) -> None:
     key, equals, text = override.partition("=")
     *parents, last = key.strip().split(".")
     if not equals or not all((*parents, last)):
@@ -35,6 +44,7 @@ def _override(table: dict[str, Any], override: str) -> None:
         if not isinstance(below, dict):
             raise OffbeatError(f"--set {override}: {parent} is a value, not a section")
         table = below
+    table.pop(alternatives.get(".".join([*parents[-1:], last]), ""), None)
     if "\n" in text:
         raise OffbeatError(f"--set {key}: the value must be one line")
     try:

@@ -35,7 +35,7 @@ def example(spells=(ALWAYS, ALWAYS, ALWAYS, ALWAYS), horizon=1000.0, **changes):
         seed=7,
         label_counts=np.array([[5, 0, 0, 0], [2, 2, 2, 2], [0, 1, 3, 0], [10, 0, 10, 0]])[:number],
         examples=np.array([5, 8, 4, 20])[:number],
-        steps=2,
+        steps=np.full(number, 2),
         step_seconds=np.array([1.0, 2.0, 3.0, 20.0])[:number],
         down_bytes_per_second=np.array([1000.0, 1000.0, 500.0, 1000.0])[:number],
         up_bytes_per_second=np.array([500.0, 500.0, 250.0, 500.0])[:number],

@@ -27,7 +27,7 @@ def example(clients=3, classes=4, availability=None, **changes):
     values = {
         "label_counts": counts if classes else None,
         "examples": counts.sum(axis=1),
-        "steps": 10,
+        "steps": np.full(clients, 10),
         "step_seconds": np.linspace(1, 2, clients),
         "down_bytes_per_second": np.full(clients, 1e6),
         "up_bytes_per_second": np.full(clients, 1e5),
@@ -60,7 +60,7 @@ def test_the_picture(tmp_path):
 def test_the_same_population_gives_the_same_bytes(tmp_path):
     one, two = (write_population(example(150), tmp_path / name).read_bytes() for name in ("one", "two"))
     assert one == two
-    assert one != write_population(replace(example(150), steps=11), tmp_path / "three").read_bytes()
+    assert one != write_population(replace(example(150), steps=np.full(150, 11)), tmp_path / "three").read_bytes()
     assert b"matplotlib" not in one.lower()
 
 
@@ -120,7 +120,7 @@ def test_the_visits_are_counted_where_they_belong():
 
 
 def test_a_part_of_zero_seconds_is_drawn(tmp_path):
-    write_population(replace(example(), steps=0, model_bytes=0, upload_bytes=0), tmp_path)
+    write_population(replace(example(), steps=np.zeros(3, int), model_bytes=0, upload_bytes=0), tmp_path)
 
 
 def test_availability_over_time():

@@ -18,7 +18,7 @@ def test_of_the_first_seed(experiment, digits):
     here = experiment("seeds=[7, 1]", "local.steps=9")
     statistics = population_statistics(here, digits)
     population = build_population(here.population, digits, 7)
-    assert (statistics.title, statistics.seed, statistics.steps) == ("tiny", 7, 9)
+    assert (statistics.title, statistics.seed, statistics.steps.tolist()) == ("tiny", 7, [9] * 20)
     assert statistics.examples.tolist() == [len(shard) for shard in population.shards]
     assert statistics.label_counts is not None
     assert statistics.label_counts.shape == (20, 10)
@@ -33,6 +33,14 @@ def test_of_the_first_seed(experiment, digits):
     assert statistics.loss_probability.tolist() == devices.loss_probability.tolist()
     assert statistics.model_bytes == statistics.upload_bytes == 4 * 650
     assert statistics.horizon_seconds == 60.0
+
+
+def test_the_steps_of_epochs_follow_from_the_clients_examples(experiment, digits):
+    statistics = population_statistics(experiment("local.epochs=2", "local.batch_size=8"), digits)
+    assert statistics.steps.tolist() == [2 * -(-examples // 8) for examples in statistics.examples.tolist()]
+    assert len(set(statistics.steps.tolist())) > 1
+    seconds = statistics.steps * statistics.step_seconds
+    assert statistics.visit_parts["local steps"].tolist() == seconds.tolist()
 
 
 def test_without_an_end_in_seconds_the_horizon_is_a_day(experiment, digits):

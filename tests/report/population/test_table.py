@@ -111,6 +111,7 @@ def test_title_and_sentences(monkeypatch):
     text, _ = shown(example(title="[bold]x[/nothing]"))
     assert text.startswith("[bold]x[/nothing], seed 7: 4 clients")
     assert "A visit: 2 local steps; 1.0 kB down, 1.0 kB up." in text
+    assert "A visit: 2 to 1,000 local steps; " in shown(example(steps=np.array([2, 5, 1000, 7])))[0]
     assert "Available clients: at 500 times within 16 min 40 s." in text
     monkeypatch.setattr(availability_check, "_RUNS", 2)
     monkeypatch.setattr(availability_check, "_RUN", 1)

@@ -34,6 +34,15 @@ def test_an_algorithm_without_a_theorem_says_so(load, tmp_path):
     assert theory_reports(experiment, experiment.algorithms, Known()) == {"fedavg": line, "mine": line}
 
 
+@pytest.mark.parametrize("local", [{"epochs": 2}, {"steps": "math:isqrt"}])
+def test_there_is_no_theorem_for_clients_with_different_numbers_of_steps(local, load):
+    experiment = load({"fedbuff": {"local": local}, "fedlaavg": {}})
+    reports = theory_reports(experiment, ["fedbuff"], KNOWN)
+    assert reports == {
+        "fedbuff": "the theorem is for clients with the same number of steps: set local.steps to a number"
+    }
+
+
 def test_a_constant_out_of_range_names_the_algorithm(load):
     with pytest.raises(OffbeatError, match=r"^algorithms\.fedbuff: smoothness must be a finite number .*, got nan$"):
         one(load({"fedbuff": {}}), Known(**{**vars(KNOWN), "smoothness": float("nan")}))

@@ -33,6 +33,7 @@ PLANS = {
     "adamw": LocalPlan(steps=6, batch_size=4, lr=0.05, optimizer="adamw"),
     "adamw, all": LocalPlan(3, 9, lr=(0.05, 0.1, 0.02), weight_decay=0.2, clip_norm=0.3, optimizer="adamw"),
     "whole data": LocalPlan(steps=5, batch_size=100, lr=0.3),
+    "epochs": LocalPlan(steps=14, batch_size=4, lr=0.3, by_epochs=True),
 }
 
 
@@ -45,13 +46,17 @@ def visit_with_torch(module, inputs, labels, shard, job):
     begin = [p.detach().clone() for p in parameters]
     size = min(plan.batch_size, len(shard))
     order = shard[example_order(SEED, job.client, job.visit, len(shard), plan.steps * size).numpy()]
+    batches = [order[step * size : (step + 1) * size] for step in range(plan.steps)]
+    if plan.by_epochs:
+        epochs = [order[first : first + len(shard)] for first in range(0, len(order), len(shard))]
+        batches = [epoch[first : first + size] for epoch in epochs for first in range(0, len(epoch), size)]
     if plan.optimizer == "adamw":
         optimizer = torch.optim.AdamW(parameters, weight_decay=plan.weight_decay)
     else:
         optimizer = torch.optim.SGD(parameters, lr=1.0, momentum=plan.momentum, weight_decay=plan.weight_decay)
     losses = []
     for step in range(plan.steps):
-        batch = order[step * size : (step + 1) * size]
+        batch = batches[step]
         optimizer.param_groups[0]["lr"] = plan.lr[step] if isinstance(plan.lr, tuple) else plan.lr
         optimizer.zero_grad()
         loss = cross_entropy(module(inputs[batch]), labels[batch])

@@ -8,8 +8,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from offbeat.algorithms import LocalPlan
 from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
+from offbeat.errors import OffbeatError
 from offbeat.population.availability import Availability
 from offbeat.worlds.availability_check import first_seconds, looked_at, warnings_of
 from offbeat.worlds.population import build_population
@@ -55,7 +57,7 @@ class PopulationStatistics:
         seed: The seed of the clients.
         label_counts: ``(N, classes)``, each client's training examples of each class; None without classes.
         examples: ``(N,)``, each client's training examples.
-        steps: Local steps of a visit.
+        steps: ``(N,)``, each client's local steps of a visit.
         step_seconds: ``(N,)``, the time of a local step.
         down_bytes_per_second: ``(N,)``, the mean over time.
         up_bytes_per_second: ``(N,)``, the mean over time.
@@ -71,7 +73,7 @@ class PopulationStatistics:
     seed: int
     label_counts: NDArray[np.int64] | None
     examples: NDArray[np.int64]
-    steps: int
+    steps: NDArray[np.int64]
     step_seconds: NDArray[np.float64]
     down_bytes_per_second: NDArray[np.float64]
     up_bytes_per_second: NDArray[np.float64]
@@ -122,24 +124,32 @@ def population_statistics(experiment: Experiment, dataset: Dataset) -> Populatio
     if dataset.classes is not None:
         labels = [np.bincount(dataset.train_labels[shard], minlength=dataset.classes) for shard in population.shards]
         counts = np.array(labels, np.int64)
-    devices = population.devices
+    devices, plan = population.devices, experiment.local.plan()
+    examples = np.array([len(shard) for shard in population.shards], np.int64)
     parameters = build_model(experiment.model, dataset, seed).vector.numel()
     return PopulationStatistics(
         title=experiment.name,
         seed=seed,
         label_counts=counts,
-        examples=np.array([len(shard) for shard in population.shards], np.int64),
-        steps=experiment.local.steps,
+        examples=examples,
+        steps=_steps(plan, examples),
         step_seconds=devices.step_seconds,
         down_bytes_per_second=devices.down.mean_bytes_per_second(),
         up_bytes_per_second=devices.up.mean_bytes_per_second(),
         model_bytes=uncompressed_bytes(parameters),
-        upload_bytes=upload_bytes(experiment.local.plan(), parameters),
+        upload_bytes=upload_bytes(plan, parameters),
         loss_probability=devices.loss_probability,
         availability=devices.availability,
         horizon_seconds=experiment.stop.virtual_seconds or _DAY,
         warnings=warnings_of(experiment, population),
     )
+
+
+def _steps(plan: LocalPlan, examples: NDArray[np.int64]) -> NDArray[np.int64]:
+    try:
+        return np.array([plan.of(number).steps for number in examples.tolist()], np.int64)
+    except ValueError as error:
+        raise OffbeatError(str(error)) from None
 
 
 def evenly(items: NDArray[np.int64], most: int) -> NDArray[np.int64]:

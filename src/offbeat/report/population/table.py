@@ -79,7 +79,7 @@ def _sentences(statistics: PopulationStatistics) -> list[str]:
     slowest = np.median(ordered[len(ordered) * 9 // 10 :])
     down, up = units.size(statistics.model_bytes), units.size(statistics.upload_bytes)
     sentences = [
-        f"A visit: {statistics.steps:,} local steps; {down} down, {up} up.",
+        f"A visit: {_steps(statistics.steps)} local steps; {down} down, {up} up.",
         f"The slowest tenth takes {slowest / np.median(ordered):.1f} times as long as the median client.",
         _lossy(statistics.loss_probability),
     ]
@@ -98,6 +98,11 @@ def _sentences(statistics: PopulationStatistics) -> list[str]:
     some = f", of {len(presence.clients):,} of the clients" if len(presence.clients) < statistics.clients else ""
     sentences.append(f"Available clients: at {TIMES} times within {units.duration(statistics.horizon_seconds)}{some}.")
     return [*sentences, *statistics.warnings]
+
+
+def _steps(steps: NDArray[np.int64]) -> str:
+    fewest, most = int(steps.min()), int(steps.max())
+    return f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
 
 
 def _lossy(probability: NDArray[np.float64]) -> str:

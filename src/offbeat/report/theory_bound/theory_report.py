@@ -35,6 +35,8 @@ def _setting(experiment: Experiment, label: str, known: Known) -> Setting | str:
     make = THEOREMS.get(type(algorithm))
     if make is None:
         return f"no theorem; there is one for {', '.join(kind.name for kind in THEOREMS)}"
+    if experiment.plan(label).steps_by is not None:
+        return "the theorem is for clients with the same number of steps: set local.steps to a number"
     try:
         return make(experiment, label, known, algorithm)
     except ValueError as error:

@@ -25,6 +25,10 @@ class DeclaredExamples:
         """Record that a client is revoked, so that nothing waits for its examples."""
         self._revoked.add(client)
 
+    def of(self, client: int) -> int | None:
+        """Return a client's number of examples; None if it has not declared it."""
+        return self._examples[client]
+
     def is_known(self, client: int) -> bool:
         """Return whether a client has declared its number of examples."""
         return self._examples[client] is not None

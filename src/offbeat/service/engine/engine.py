@@ -281,6 +281,11 @@ class Engine:
             self.coordinator.note_speed(self.run.now, client, step_seconds, upload_seconds)
         await self.log_writer.wait_until_durable()
 
+    async def note_steps(self, client: int, steps: int) -> None:
+        """Record how many steps a client takes in its visits, once."""
+        async with self.lock:
+            self.coordinator.note_steps(self.run.now, client, steps)
+
     async def try_to_assign(self) -> None:
         """Give work to waiting clients; set ``must_assign`` if the disk is full.
 

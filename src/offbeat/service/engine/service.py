@@ -1,11 +1,13 @@
 """The service without sockets: the operations behind the HTTP routes."""
 
+import logging
 import math
 from collections.abc import AsyncIterator
 
 from offbeat.client_metrics import ClientResult
 from offbeat.compression import uncompressed_bytes
 from offbeat.coordinator.calls import Assignment, Receipt
+from offbeat.errors import OffbeatError
 from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.accounts.declared_examples import within_share
 from offbeat.service.accounts.request_rate import RequestRate
@@ -21,6 +23,7 @@ from offbeat.service.settings import ServerSettings
 from offbeat.service.tally.listed_client import listed_client
 from offbeat.service.updates.uploads import Uploads
 from offbeat_client import messages
+from offbeat_client.serving.console_log import event
 
 RETRY_SECONDS = 5.0
 """When a client without work is to check in again."""
@@ -143,17 +146,31 @@ class Service:
         """Return a client's work, or when it is to check in again.
 
         Raises:
-            Refusal: The client has been revoked; or the run waits for its clients' examples, and this client has not
-                declared them.
+            Refusal: The client has been revoked; or the run needs its number of examples, and it has not declared it,
+                or no number of steps follows from it.
         """
         self.accounts.check_client(client)  # again: the request may have waited since its token was checked
-        if self.engine.coordinator.waits_for_examples and not self.accounts.examples.is_known(client):
+        coordinator, examples = self.engine.coordinator, self.accounts.examples.of(client)
+        if examples is None and (coordinator.waits_for_examples or coordinator.needs_steps(client)):
+            what = "weighs every client" if coordinator.waits_for_examples else "plans a client's steps"
             raise Refusal(
                 "no-examples",
-                "this run weighs every client by its examples: declare how many you hold (POST /v1/examples; in "
-                "Python the attribute `examples` of the client)",
+                f"this run {what} by its examples: declare how many you hold (POST /v1/examples; in Python the "
+                "attribute `examples` of the client)",
             )
+        if examples is not None and coordinator.needs_steps(client):
+            await self._note_steps(client, examples)
         return self._checked_in(client, await self.engine.check_in(client, wait_seconds))
+
+    async def _note_steps(self, client: int, examples: int) -> None:
+        try:
+            steps = self.engine.coordinator.local.of(examples).steps
+        except (OffbeatError, ValueError) as error:
+            event("no_steps", logging.WARNING, client=client, problem=str(error))
+            raise Refusal(
+                "wrong-examples", f"this run has no number of steps for {examples} examples: tell its operator"
+            ) from None
+        await self.engine.note_steps(client, steps)
 
     def _checked_in(self, client: int, assignment: Assignment | None) -> messages.CheckedIn:
         if assignment is None and (version := self.engine.asked_to_evaluate(client)) is not None:

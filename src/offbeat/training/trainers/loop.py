@@ -24,7 +24,7 @@ class LoopTrainer(Trainer):
 
     A step's gradient is ``∇loss + offset + mu (w − w_start)``, clipped to ``clip_norm``, followed by weight decay and
     momentum as in ``torch.optim.SGD``, or by a step of ``torch.optim.AdamW``. Minibatches pass through the client's
-    examples repeatedly, in random order. The model is trained in place.
+    examples repeatedly, in random order; see ``LocalPlan.by_epochs``. The model is trained in place.
 
     Attributes:
         steps: Of the latest visit, each step's loss and what its mean divides by, ``()``; None for the latter where
@@ -58,8 +58,8 @@ class LoopTrainer(Trainer):
         plan, shard = job.plan, self._shards[job.client]
         batch_size = min(plan.batch_size, len(shard))
         seed, accelerator = self.workload.seed, self.workload.accelerator
-        order = example_order(seed, job.client, job.visit, len(shard), plan.steps * batch_size)
-        minibatches = shard[order].split(batch_size)
+        sizes = plan.minibatch_sizes(len(shard))
+        minibatches = shard[example_order(seed, job.client, job.visit, len(shard), sum(sizes))].split(sizes)
         client, visit = np.array([job.client]), np.array([job.visit])
         # Dropout and similar layers draw from torch's own generator.
         accelerator.seed(integer(seed, Purpose.LAYERS, job.client, job.visit))
@@ -78,7 +78,7 @@ class LoopTrainer(Trainer):
                 inputs, labels = self.workload.minibatch(chosen)
                 if self._augment:
                     assert isinstance(inputs, Tensor)
-                    inputs = self._augment(inputs[None], seed, client, visit, step)[0]
+                    inputs = self._augment(inputs[None], seed, client, visit, step * batch_size)[0]
                 self.steps.append(self._differentiate(inputs, labels))
             local_step(self._model.vector, self._model.gradient, velocity, job.start, plan, step, job.offset, adamw)
         return result_vector(job.payload, job.start, self._model.vector), self.mean_loss()

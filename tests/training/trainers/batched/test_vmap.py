@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -81,6 +82,10 @@ def test_it_trains_as_the_plain_trainer_does(name):
         {"momentum": 0.5, "weight_decay": 0.1, "clip_norm": 0.3},
         {"lr": (0.4, 0.3, 0.2, 0.1)},
         {"batch_size": 1},
+        {"by_epochs": True},
+        {"by_epochs": True, "mu": 0.7},
+        {"by_epochs": True, "momentum": 0.5, "weight_decay": 0.1, "clip_norm": 0.3},
+        {"by_epochs": True, "optimizer": "adamw"},
         {"optimizer": "adamw"},
         {"optimizer": "adamw", "weight_decay": 0.1, "clip_norm": 0.3},
         {"optimizer": "adamw", "lr": (0.4, 0.3, 0.2, 0.1)},
@@ -96,7 +101,9 @@ def test_every_option_of_a_plan_does_the_same(options):
     assert any(not torch.allclose(result.vector, other.vector) for result, other in zip(results, plain, strict=True))
 
 
-@pytest.mark.parametrize("options", [{}, {"mu": 0.7}, {"momentum": 0.9, "clip_norm": 0.3}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"mu": 0.7}, {"by_epochs": True}, {"momentum": 0.9, "clip_norm": 0.3}], ids=str
+)
 @pytest.mark.parametrize("name", MODELS)
 def test_an_offset_is_added_to_each_gradient(name, options):
     plain = jobs_of([dataclasses.replace(PLAIN, **options)] * 6, name)
@@ -121,6 +128,8 @@ def test_jobs_with_different_plans_are_trained_together():
         dataclasses.replace(PLAIN, lr=0.01, optimizer="adamw"),
         dataclasses.replace(PLAIN, lr=0.02, steps=6, optimizer="adamw"),
         dataclasses.replace(PLAIN, lr=0.02, steps=1, optimizer="adamw"),
+        dataclasses.replace(PLAIN, by_epochs=True, steps=9),
+        dataclasses.replace(PLAIN, by_epochs=True, steps=2),
     ]
     jobs = jobs_of(plans * 2)
     assert_alike(make(VmapTrainer).collect(jobs), make(LoopTrainer).collect(jobs))
@@ -131,11 +140,38 @@ def test_the_payload_can_be_the_end():
     assert torch.equal(delta.vector, start_of("mlp") - end.vector)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize("options", [{}, {"by_epochs": True}, {"optimizer": "adamw"}], ids=str)
 @pytest.mark.parametrize("name", MODELS)
-def test_the_division_of_jobs_does_not_change_a_bit(name, optimizer):
-    plans = [dataclasses.replace(PLAIN, steps=1 + number % 4, optimizer=optimizer) for number in range(10)]
+def test_the_division_of_jobs_does_not_change_a_bit(name, options):
+    plans = [dataclasses.replace(PLAIN, steps=1 + number % 4, **options) for number in range(10)]
     assert_same_in_parts(make(VmapTrainer, name), jobs_of(plans, name))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_epochs_end_with_smaller_minibatches(name):
+    """5 + 2 examples, 5 + 5 + 5 + 5 + 3, 3, 5 + 5 + 2, and 1, each two or more times."""
+    jobs = jobs_of([dataclasses.replace(PLAIN, steps=steps, by_epochs=True) for steps in (4, 10, 2, 6, 2) * 2], name)
+    results = make(VmapTrainer, name).collect(jobs)
+    assert_alike(results, make(LoopTrainer, name).collect(jobs))
+    full = [job._replace(plan=dataclasses.replace(job.plan, by_epochs=False)) for job in jobs]
+    for job, result, other in zip(jobs, results, make(VmapTrainer, name).collect(full), strict=True):
+        has_only_full = SIZES[job.client] <= 5
+        assert torch.allclose(result.vector, other.vector, atol=1e-6) is has_only_full
+
+
+def test_a_smaller_minibatch_does_not_see_other_examples():
+    """Those of others are huge."""
+    inputs = DATA["inputs"].clone()
+    jobs = jobs_of([dataclasses.replace(PLAIN, steps=2, by_epochs=True)] * 6)
+    own = DATA["shards"][0]
+    inputs[np.setdiff1d(np.arange(len(inputs)), own)] = torch.inf
+    data = DATA | {"inputs": inputs}
+    for name in ("mlp", "groupnorm"):
+        model = made(lambda name=name: FlatModel(MODELS[name]()))
+        start = start_of(name)
+        alone = [Job(0, visit, 0, start, jobs[0].plan, "delta") for visit in range(2)]
+        results = VmapTrainer(workload_of(model, **data)).collect(alone)
+        assert_alike(results, make(LoopTrainer, name).collect(alone))
 
 
 def test_the_starting_models_do_not_change():
@@ -172,7 +208,7 @@ def test_the_number_of_examples():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_padded_batches_train_as_the_plain_trainer_does(name):
-    plans = [dataclasses.replace(PLAIN, steps=1 + number % 3) for number in range(6)]
+    plans = [dataclasses.replace(PLAIN, steps=1 + number % 3, by_epochs=number > 2) for number in range(6)]
     jobs = jobs_of(plans, name)
     padded = make(lambda workload: VmapTrainer(workload, batch_limit=4, padded=True), name)
     assert_alike(padded.collect(jobs), make(LoopTrainer, name).collect(jobs))

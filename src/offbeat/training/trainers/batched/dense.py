@@ -56,6 +56,8 @@ def dense_step(
     rates: Tensor,
     starts: Sequence[Tensor] = (),
     mu: float = 0.0,
+    *,
+    shares: Tensor | None = None,
 ) -> Tensor:
     """Take an SGD step on each model's mean cross-entropy, on its minibatch, in place.
 
@@ -66,6 +68,7 @@ def dense_step(
         rates: ``(models,)``, the step sizes.
         starts: Starting parameters in FedProx' proximal term, μ/2 · ‖w − start‖²; not needed for μ = 0.
         mu: The proximal term's μ.
+        shares: ``(models, batch)``, the share of each example in the mean of its minibatch; None for equal ones.
 
     Returns:
         The mean losses before the step, ``(models,)``, without the proximal term.
@@ -77,12 +80,13 @@ def dense_step(
         activations.append(outputs.relu_() if layer < len(weights) - 1 else outputs)
     log_probabilities = torch.log_softmax(activations.pop(), dim=2)
     chosen = labels[:, :, None]
-    losses = log_probabilities.gather(2, chosen).mean(dim=(1, 2)).neg_()
+    each = log_probabilities.gather(2, chosen)
+    losses = (each.mean(dim=(1, 2)) if shares is None else each.squeeze(2).mul_(shares).sum(dim=1)).neg_()
     # ∂ loss / ∂ outputs of each layer, from the last to the first, times the step size.
     slope = log_probabilities.exp_()
     # Not reduce="add", which torch refuses on GPUs where only deterministic operations are allowed.
     slope.scatter_(2, chosen, slope.gather(2, chosen).sub_(1.0))
-    slope *= (rates / labels.shape[1])[:, None, None]
+    slope *= (rates / labels.shape[1])[:, None, None] if shares is None else (rates[:, None] * shares)[:, :, None]
     for layer in reversed(range(len(weights))):
         before = activations[layer]
         # Before the weights change.

@@ -43,12 +43,14 @@ class Dropout(TorchFunctionMode):
     """The dropout of a batch of models during one visit each.
 
     Each model has a generator with its own seed; a step may have fewer or more models than seeds. ``draws`` are those
-    of each model in the latest step, in order.
+    of each model in the latest step, in order. ``rows`` has the index of the seed of each model in the next step; None
+    for a model without dropout.
     """
 
     def __init__(self, seeds: Sequence[int]) -> None:
         super().__init__()
         self._generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self.rows: Sequence[int | None] = range(len(seeds))
         self._batched = torch.empty(0)
         self.draws: list[Draw] = []
 
@@ -82,7 +84,8 @@ class Dropout(TorchFunctionMode):
             kept = 1 if len(like.shape) == variant.unbatched else 2
             like = like.new_empty(like.shape[:kept] + (1,) * (len(like.shape) - kept))
         self.draws.append((func, p, like.shape))
-        noise: Tensor = _Noise.apply(self._batched, self._generators, 1 - p, like)  # pyright: ignore[reportAssignmentType]
+        generators = [None if row is None else self._generators[row] for row in self.rows]
+        noise: Tensor = _Noise.apply(self._batched, generators, 1 - p, like)  # pyright: ignore[reportAssignmentType]
         if not variant.alpha:
             noise = noise / (1 - p)
             return values.mul_(noise) if inplace else values * noise
@@ -100,7 +103,7 @@ class _Noise(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(batched: Tensor, generators: Sequence[torch.Generator], keep: float, like: Tensor) -> Tensor:
+    def forward(batched: Tensor, generators: Sequence[torch.Generator | None], keep: float, like: Tensor) -> Tensor:
         raise NotImplementedError("only within vmap")
 
     @staticmethod
@@ -114,5 +117,6 @@ class _Noise(torch.autograd.Function):
         strides = torch.empty_like(like).stride()
         noise = torch.empty_strided((info.batch_size, *like.shape), (like.numel(), *strides), dtype=like.dtype).fill_(1)
         for row, generator in zip(noise, generators, strict=False):
-            row.bernoulli_(keep, generator=generator)
+            if generator is not None:
+                row.bernoulli_(keep, generator=generator)
         return noise.to(batched.device), 0

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap  # pyright: ignore[reportPrivateImportUsage]
 
 from offbeat.errors import OffbeatError
-from offbeat.inputs import Inputs, divide_inputs
+from offbeat.inputs import Inputs, divide_inputs, map_inputs
 from offbeat.randomness import Purpose, integer
 from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.deterministic_pooling import deterministic_pooling
@@ -36,7 +36,8 @@ class VmapTrainer(Trainer):
 
     Results equal those of ``LoopTrainer`` up to rounding, and are bit-equal for any division of the jobs into batches.
     Jobs with different numbers of steps or step sizes are trained together; jobs with different minibatch sizes,
-    optimisers, momentum, proximal terms, weight decay or clipping in separate groups. The model's values are not used.
+    optimisers, momentum, proximal terms, weight decay or clipping in separate groups. Smaller minibatches at the ends
+    of epochs are computed apart, on a GPU one by one. The model's values are not used.
 
     Args:
         workload: What is trained.
@@ -117,7 +118,8 @@ class VmapTrainer(Trainer):
         number = len(jobs)
         jobs = [*jobs, *[jobs[-1]] * (self._smallest - number)]  # the last job is repeated
         steps, clients, visits = np.array([(job.plan.steps, job.client, job.visit) for job in jobs]).T
-        examples = self._minibatches(clients, visits, steps, group.batch_size)
+        sizes = _minibatch_sizes(jobs, self._sizes[clients], group.batch_size)
+        examples = self._minibatches(clients, visits, sizes, group.batch_size)
         starts = torch.stack([job.start for job in jobs])
         models = {name: part.clone() for name, part in self._model.stacked(starts).items()}
         first = self._model.stacked(starts)
@@ -137,22 +139,24 @@ class VmapTrainer(Trainer):
             done = {name: values[active:].clone() for name, values in part.items()} if active < taken else {}
             if self._augment:
                 assert isinstance(inputs, Tensor)
-                inputs = self._augment(inputs, self.workload.seed, clients[:taken], visits[:taken], step)
+                first_image = step * group.batch_size
+                inputs = self._augment(inputs, self.workload.seed, clients[:taken], visits[:taken], first_image)
             if self._is_dense and group.is_dense and isinstance(inputs, Tensor):
                 starting = [values[:taken] for values in first.values()] if group.mu else ()
-                losses[:taken, step] = dense_step(list(part.values()), inputs, labels, rate, starting, group.mu)
+                shares = _shares(sizes[:taken, step], group.batch_size).to(rate.device) if group.by_epochs else None
+                losses[:taken, step] = dense_step(
+                    list(part.values()), inputs, labels, rate, starting, group.mu, shares=shares
+                )
                 for name, values in offset.items():
                     part[name].addcmul_(values[:taken], _along(rate, values), value=-1)
             else:
                 with user_code(f"{_names(jobs[: min(active, number)])}: the model or the loss failed"):
-                    slopes, (losses[:taken, step], counts[:taken, step]) = self._gradients(
-                        part, inputs, labels, dropout
+                    slopes, (losses[:taken, step], counts[:taken, step]) = self._slopes(
+                        part, inputs, labels, sizes[:taken, step], dropout
                     )
                 for name, values in offset.items():
                     slopes[name].add_(values[:taken])
                 _local_step(part, slopes, first, velocity, adamw, rate, group)
-                if dropout and self._draws.setdefault(group.batch_size, dropout.draws) != dropout.draws:
-                    raise OffbeatError("the model's dropout differs from step to step: use trainer = 'loop'")
             for name, values in done.items():
                 part[name][active:] = values
         ends = torch.cat([part.reshape(len(jobs), -1) for part in models.values()], dim=1)
@@ -163,6 +167,56 @@ class VmapTrainer(Trainer):
             first = len(of_steps) // 2
             of_job = of_steps[: job.plan.steps], of_steps[first : first + job.plan.steps]
             yield Result(vector, _mean_of_steps(*of_job), square)
+
+    def _slopes(
+        self,
+        models: dict[str, Tensor],
+        inputs: Inputs[Tensor],
+        labels: Tensor,
+        sizes: Integers,
+        dropout: Dropout | None,
+    ) -> "_Slopes":
+        """Return each model's gradient on the first examples of its minibatch, its loss and the loss's divisor.
+
+        Inputs and labels are ``(models, batch size, …)``, sizes ``(models,)``; 0 is for a model that has finished.
+        """
+        is_small = (sizes > 0) & (sizes < labels.shape[1])
+        rows = [None if small else row for row, small in enumerate(is_small.tolist())]
+        slopes, numbers = self._differentiate(models, inputs, labels, dropout, rows)
+        if not is_small.any():
+            return slopes, numbers
+        # Where they do not depend on the model, they are one row for all.
+        slopes = {name: values.contiguous() for name, values in slopes.items()}
+        numbers = numbers[0].contiguous(), numbers[1].contiguous()
+        for size in np.unique(sizes[is_small]):
+            same = np.flatnonzero(sizes == size)
+            for chosen in same[:, None] if self._padded else same[None]:
+                filled = torch.from_numpy(np.pad(chosen, (0, max(0, _SMALLEST_BATCH - len(chosen))), "edge"))
+                part = {name: values[filled] for name, values in models.items()}
+                shorter = map_inputs(lambda values, filled=filled, size=size: values[filled, :size], inputs)
+                found, others = self._differentiate(part, shorter, labels[filled, :size], dropout, chosen.tolist())
+                for name, values in found.items():
+                    slopes[name][chosen] = values[: len(chosen)]
+                for number, values in zip(numbers, others, strict=True):
+                    number[chosen] = values[: len(chosen)]
+        return slopes, numbers
+
+    def _differentiate(
+        self,
+        models: dict[str, Tensor],
+        inputs: Inputs[Tensor],
+        labels: Tensor,
+        dropout: Dropout | None,
+        rows: Sequence[int | None],
+    ) -> "_Slopes":
+        """Return ``_slopes`` on whole minibatches; ``rows`` are those of ``Dropout``."""
+        if dropout is None:
+            return self._gradients(models, inputs, labels, None)
+        dropout.rows = rows
+        found = self._gradients(models, inputs, labels, dropout)
+        if self._draws.setdefault(labels.shape[1], dropout.draws) != dropout.draws:
+            raise OffbeatError("the model's dropout differs from step to step: use trainer = 'loop'")
+        return found
 
     def _fetch(self, examples: Tensor, actives: Sequence[int]) -> Iterator[tuple[Inputs[Tensor], Tensor]]:
         """Yield each step's minibatches of its active rows, ``(models, batch size, …)``.
@@ -189,14 +243,25 @@ class VmapTrainer(Trainer):
             return None
         return Dropout([integer(self.workload.seed, Purpose.LAYERS, job.client, job.visit) for job in jobs])
 
-    def _minibatches(self, clients: Integers, visits: Integers, steps: Integers, batch_size: int) -> Tensor:
-        """Return each row's example numbers, int64 ``(rows, most steps, batch size)``."""
-        orders = example_orders(self.workload.seed, clients, visits, self._sizes[clients], steps * batch_size)
-        examples = np.zeros((len(clients), int(steps[0]) * batch_size), np.int64)
+    def _minibatches(self, clients: Integers, visits: Integers, sizes: Integers, batch_size: int) -> Tensor:
+        """Return each row's example numbers, int64 ``(rows, most steps, batch size)``.
+
+        Minibatches are filled up with one of the client's examples.
+        """
+        orders = example_orders(self.workload.seed, clients, visits, self._sizes[clients], sizes.sum(axis=1))
+        examples = np.zeros((*sizes.shape, batch_size), np.int64)
         for row, (client, order) in enumerate(zip(clients, orders, strict=True)):
-            examples[row, : len(order)] = self.workload.shards[client][order]
-        numbers = torch.from_numpy(examples).view(len(clients), int(steps[0]), batch_size)
-        return numbers.to(self.workload.train.labels.device)
+            own, minibatches = self.workload.shards[client][order], examples[row, : np.count_nonzero(sizes[row])]
+            if len(own) == minibatches.size:
+                minibatches[:] = own.reshape(minibatches.shape)
+            else:
+                minibatches[:] = own[0]
+                minibatches[np.arange(batch_size) < sizes[row, : len(minibatches), None]] = own
+        return torch.from_numpy(examples).to(self.workload.train.labels.device)
+
+
+_Slopes = tuple[dict[str, Tensor], tuple[Tensor, Tensor]]
+"""Gradients by name, losses ``(models,)``, and what these divide by."""
 
 
 class _Group(NamedTuple):
@@ -208,6 +273,7 @@ class _Group(NamedTuple):
     weight_decay: float
     mu: float
     clip_norm: float | None
+    by_epochs: bool
     has_offset: bool
 
     @property
@@ -268,9 +334,26 @@ def _along(values: Tensor, other: Tensor) -> Tensor:
 
 
 def _group_of(job: Job, examples: int) -> _Group:
-    plan, has_offset = job.plan, job.offset is not None
-    batch_size = min(plan.batch_size, examples)
-    return _Group(batch_size, plan.optimizer, plan.momentum, plan.weight_decay, plan.mu, plan.clip_norm, has_offset)
+    plan, batch_size = job.plan, min(job.plan.batch_size, examples)
+    steps = plan.optimizer, plan.momentum, plan.weight_decay, plan.mu, plan.clip_norm
+    return _Group(batch_size, *steps, plan.by_epochs, has_offset=job.offset is not None)
+
+
+def _minibatch_sizes(jobs: Sequence[Job], examples: Integers, batch_size: int) -> Integers:
+    """Return the size of each row's minibatches, ``(rows, steps of the first)``.
+
+    It is 0 after a row's last step.
+    """
+    sizes = np.zeros((len(jobs), jobs[0].plan.steps), np.int64)
+    for row, (job, number) in enumerate(zip(jobs, examples.tolist(), strict=True)):
+        sizes[row, : job.plan.steps] = job.plan.minibatch_sizes(number) if job.plan.by_epochs else batch_size
+    return sizes
+
+
+def _shares(sizes: Integers, batch_size: int) -> Tensor:
+    """Return each example's share of its minibatch's mean, ``(rows, batch size)``."""
+    numbers = np.where(sizes, sizes, batch_size)[:, None]
+    return torch.from_numpy(((np.arange(batch_size) < numbers) / numbers).astype(np.float32))
 
 
 def _rates(jobs: Sequence[Job], steps: int) -> Tensor:

@@ -1,0 +1,118 @@
+"""Steps that depend on the client: known at once in a simulation, noted one by one on a server."""
+
+import pytest
+import torch
+
+from offbeat.algorithms import AsyncCommSGD, FedBuff, LocalPlan
+from offbeat.config.steps_function import StepsFunction
+from offbeat.coordinator import Coordinator
+from offbeat.coordinator.calls import Call
+from offbeat.coordinator.participation import Participation
+from offbeat.errors import OffbeatError
+from offbeat_client.local_steps import Epochs
+from offbeat_client.lr_decay import exponential
+from tests.coordinator.conftest import receive
+
+EPOCHS = LocalPlan(steps=1, batch_size=4, lr=0.8, steps_by=Epochs(2))
+EXAMPLES = [11, 3, 11, 40]
+STEPS = [6, 2, 6, 20]
+
+
+def make(local=EPOCHS, algorithm=None, **more):
+    algorithm = algorithm or FedBuff(buffer_size=1, concurrency=4)
+    return Coordinator(algorithm, torch.zeros(3), clients=4, local=local, **more)
+
+
+def assigned(coordinator):
+    for client in range(4):
+        coordinator.present(0.0, client)
+    return sorted(coordinator.assign(0.0))
+
+
+def test_each_client_has_the_steps_of_its_examples():
+    plans = [assignment.plan for assignment in assigned(make(examples=EXAMPLES))]
+    assert plans == [LocalPlan(steps, 4, 0.8, by_epochs=True) for steps in STEPS]
+    assert plans[0] is plans[2]
+
+
+def test_the_step_size_decays_too():
+    local = LocalPlan(steps=1, batch_size=4, lr=0.8, lr_decay=exponential(0.5), steps_by=Epochs(2))
+    coordinator = make(local, examples=EXAMPLES)
+    first, *_ = assigned(coordinator)
+    receive(coordinator, 0.0, first)
+    coordinator.present(1.0, first.client)
+    (again,) = coordinator.assign(1.0)
+    assert again.plan == LocalPlan(6, 4, 0.4, by_epochs=True)
+
+
+def test_an_algorithm_plans_from_the_clients_steps():
+    """In two rounds until it talks, a client goes twice through its examples in each."""
+    coordinator = make(algorithm=AsyncCommSGD(), examples=EXAMPLES)
+    rounds = [coordinator.algorithm.schedule.talks_in(client) for client in range(4)]
+    assert [one.plan.steps for one in assigned(coordinator)] == [
+        steps * number for steps, number in zip(STEPS, rounds, strict=True)
+    ]
+
+
+def test_a_function_is_asked_for_each_client_before_the_run():
+    local = LocalPlan(1, 4, 0.8, steps_by=StepsFunction(lambda examples: examples // 11, "mine"))
+    with pytest.raises(OffbeatError, match=r"^local.steps = 'mine' returned 0 for 3 examples"):
+        make(local, examples=EXAMPLES)
+    assert [one.plan.steps for one in assigned(make(local, examples=[11, 22, 33, 44]))] == [1, 2, 3, 4]
+
+
+def test_a_client_is_not_available_before_its_steps_are_noted():
+    coordinator = make()
+    assert all(map(coordinator.needs_steps, range(4)))
+    with pytest.raises(ValueError, match=r"^the steps of client 0 are not known yet$"):
+        coordinator.present(0.0, 0)
+    for client, steps in enumerate(STEPS):
+        coordinator.note_steps(0.0, client, steps)
+        coordinator.note_steps(0.0, client, 99)  # the first number stays
+    assert not any(map(coordinator.needs_steps, range(4)))
+    assert [one.plan.steps for one in assigned(coordinator)] == STEPS
+    for client, steps in ((4, 1), (0, 0)):
+        with pytest.raises(ValueError, match=r"client must be|steps must be"):
+            coordinator.note_steps(0.0, client, steps)
+
+
+def test_steps_are_not_noted_where_they_are_known():
+    calls: list[Call] = []
+    for coordinator in (make(examples=EXAMPLES, record=calls.append), make(LocalPlan(5, 4, 0.8), record=calls.append)):
+        assert not coordinator.needs_steps(0)
+        coordinator.note_steps(0.0, 0, 3)
+    assert not calls
+
+
+def test_a_replay_and_a_resumed_run_have_the_same_plans():
+    """They do not ask the function again, which may have changed."""
+    calls: list[Call] = []
+    coordinator = make(record=calls.append)
+    for client, steps in enumerate(STEPS):
+        coordinator.note_steps(0.0, client, steps)
+    first, *_ = assigned(coordinator)
+    receive(coordinator, 1.0, first)
+
+    def broken(examples):
+        raise AssertionError
+
+    changed = LocalPlan(1, 4, 0.8, steps_by=StepsFunction(broken, "mine"), by_epochs=True)
+    for local in (EPOCHS, changed):
+        replayed, resumed = make(local), make(local)
+        for call in calls:
+            replayed.replay(call)
+        state = coordinator.state_dict()
+        resumed.load_state_dict(state)
+        for other in (replayed, resumed):
+            assert [one.plan.steps for one in sorted(other.visits.open_assignments())] == STEPS[1:]
+            other.present(2.0, 0)
+            (again,) = other.assign(2.0)
+            assert (again.client, again.plan.steps) == (0, 6)
+    assert [plan for _, _, _, plan, *_ in state["visits.open"]] == [None] * 3
+
+
+def test_private_runs_refuse_steps_that_tell_of_the_data():
+    limits = Participation(4, limit=2)
+    with pytest.raises(ValueError, match=r"^\[privacy\] needs the same number of steps for all clients"):
+        make(examples=EXAMPLES, participation=limits)
+    make(LocalPlan(5, 4, 0.8), examples=EXAMPLES, participation=limits)
