@@ -176,7 +176,9 @@ class VmapTrainer(Trainer):
         sizes: Integers,
         dropout: Dropout | None,
     ) -> "_Slopes":
-        """Return each model's gradient on the first examples of its minibatch, its loss and the loss's divisor.
+        """Return each model's gradient, its loss and the divisor of the loss.
+
+        They are those of the first examples of its minibatch.
 
         Inputs and labels are ``(models, batch size, …)``, sizes ``(models,)``; 0 is for a model that has finished.
         """
