@@ -39,8 +39,11 @@ class NoiseSource:
 
     Nothing is stored but the secret. Row r is made of AES-256's counter blocks, whose first 64 bits are r and the
     number of a piece. Two different sums with the same noise would reveal their difference. Therefore a row is bound to
-    the content of its sum: its AES key is the HMAC of the sum's digest under the secret. A restored copy, or a second
-    server of the same run, that has another sum under the same number gets other noise. A secret is for one run.
+    its sum and to all sums before it: its AES key is the HMAC of a digest of them under the secret. A restored copy, or
+    a second server of the same run, gets other rows from the first sum on that differs. If rows were bound to their own
+    sums alone, two copies with one different sum before an equal one would have banded noise that shares the newest row
+    but not the one before it; the difference of the releases would show that row, and so the difference of the sums.
+    A secret is for one run.
 
     Attributes:
         deviation: Standard deviation of one coordinate of ``noise``, in steps; smaller for the first p − 1 numbers.
@@ -96,7 +99,7 @@ class NoiseSource:
 
         Args:
             number: 1, 2, …: versions in the order of their release.
-            digests: Of the last sums up to this one, the newest last; at least of the last ``rows``.
+            digests: Each of a sum and of all before it, the newest last; at least the last ``rows``.
 
         Returns:
             Array ``(d,)``.

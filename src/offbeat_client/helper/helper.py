@@ -110,9 +110,7 @@ class Helper:
 
     def _commit(self, rules: Rules, batch: Batch) -> None:
         seeds = open_seeds(batch.envelopes, self._keys.read)
-        # Bound to the batches: two copies of this folder never add the same noise to different ones.
-        digests = [*rules.opened.batches, batch.digest]
-        noise = None if self._noise is None else self._noise.noise(batch.number, digests)
+        noise = None if self._noise is None else self._noise.noise(batch.number, rules.noise_digests(batch))
         words = sum_of_masks(seeds, self.terms.length, noise)
         with durable_file(self._path(batch.number), 0o600) as file:
             file.write(words.data)

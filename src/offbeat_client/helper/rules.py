@@ -107,6 +107,16 @@ class Rules:
         """Return the chain's head once a batch is opened."""
         return next_head(self.head, batch.digest, answer_digest)
 
+    def noise_digests(self, batch: Batch) -> list[bytes]:
+        """Return what binds the rows of a batch's noise to the batches, the newest last.
+
+        Each is a digest of a batch and of all before it. So once two copies of a helper have opened different batches,
+        none of their later rows is the same, whatever the later batches are.
+        """
+        heads = [self._first, *self.opened.heads][-self._terms.bands :]
+        batches = [*self.opened.batches, batch.digest][-self._terms.bands :]
+        return [next_head(head, digest, b"").digest for head, digest in zip(heads, batches, strict=True)]
+
     def record(self, batch: Batch, head: Head) -> None:
         """Record that the checked batch was opened; ``head`` is ``head_after`` it."""
         self.opened.batches.append(batch.digest)

@@ -7,6 +7,7 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
+from struct import pack
 
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ def words_of(answer):
 def expected_words(folder, terms, number, visits):
     """Return Σ masks − noise, worked out without the helper's code."""
     with closing(sqlite3.connect(folder / "helper.sqlite")) as database:
-        digests = [digest for (digest,) in database.execute("SELECT digest FROM batches ORDER BY number")]
+        chain = database.execute("SELECT digest, head FROM batches ORDER BY number").fetchall()
     (secret,) = [path.read_bytes() for path in folder.glob("run-*/noise-secret")]
     total = sum(keystream(seed_of(*visit), 0, terms.length).astype(object) for visit in visits.items())
     if terms.noise_multiplier:
@@ -54,7 +55,13 @@ def expected_words(folder, terms, number, visits):
             separation=terms.min_separation,
             bands=terms.bands,
         )
-        total = total - source.noise(number, digests[:number]).astype(object)
+        first = hashlib.sha256(b"offbeat-chain-v1" + terms.digest).digest()
+        heads = [first, *(head for _, head in chain)]
+        digests = [
+            hashlib.sha256(b"offbeat-chain-v1" + pack(">Q", n) + heads[n - 1] + chain[n - 1][0]).digest()
+            for n in range(1, number + 1)
+        ]
+        total = total - source.noise(number, digests).astype(object)
     return [word % 2**32 for word in total]
 
 
@@ -183,6 +190,24 @@ def test_two_copies_of_a_folder_never_add_the_same_noise_to_different_batches(tm
             masks = sum(keystream(seed_of(*visit), 0, helper.terms.length) for visit in visits.items())
             noises.append((masks - answer).view(np.int32))
     assert (noises[0] != noises[1]).mean() > 0.9
+
+
+def test_copies_that_opened_one_different_batch_never_share_a_row_again(tmp_path):
+    """Banded noise is c̃_0 G_2 + c̃_1 G_1: with the same G_2, two equal batches would show the difference of two G_1."""
+    enrol_clients(tmp_path / "helper", mechanism="banded", min_separation=2)
+    with opened(tmp_path / "helper") as helper:
+        later = records_for(helper, {5: 1, 6: 1, 7: 1})  # clients that began before the copies differed
+    copy = shutil.copytree(tmp_path / "helper", tmp_path / "copy")
+    noises = []
+    for folder, visits in ((tmp_path / "helper", TRIO), (copy, {0: 1, 1: 1, 2: 1, 3: 1})):
+        with opened(folder) as helper:
+            for number, (members, records) in enumerate(
+                [(visits, records_for(helper, visits)), ({5: 1, 6: 1, 7: 1}, later)], 1
+            ):
+                masks = sum(keystream(seed_of(*visit), 0, helper.terms.length) for visit in members.items())
+                noises.append((masks - words_of(helper.open(number, records))).view(np.int32).astype(int))
+    first, second, other_first, other_second = noises
+    assert (np.abs(first - other_first + 2 * (second - other_second)) > 4).mean() > 0.9
 
 
 def test_keys_rotate_and_what_an_epoch_ends_is_erased(folder, monkeypatch):

@@ -11,6 +11,7 @@ from offbeat.algorithms.components import LocalPlan
 from offbeat.algorithms.components.buffers.noisy_sum import noisy
 from offbeat.algorithms.components.staleness import constant, polynomial
 from offbeat.whole_numbers import Grid, WholeNumbers
+from offbeat_client.differential_privacy.noise_rows import NoiseSource
 
 PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)
 
@@ -125,14 +126,19 @@ def test_a_failing_noise_is_made_again_and_added_once(send):
     assert noise.calls[0] == noise.calls[1]
 
 
-def digest(*steps):
-    return hashlib.sha256(pack(f"<{len(steps)}q", *steps)).digest()
+def chain(*sums):
+    """Return digests, each of a sum and of all before it."""
+    digests = [b""]
+    for steps in sums:
+        content = hashlib.sha256(pack(f"<{len(steps)}q", *steps)).digest()
+        digests.append(hashlib.sha256(digests[-1] + content).digest())
+    return digests[1:]
 
 
 def test_noise_is_bound_to_the_sum_and_to_those_before_it_also_after_a_restart(send):
     noise = Rising()
     algorithm = started(FedBuff(buffer_size=1, staleness=constant()), noise)
-    sums = [digest(1024 * n, -1024) for n in range(1, 5)]
+    sums = chain(*((1024 * n, -1024) for n in range(1, 5)))
     for n in (1, 2, 3):
         send(algorithm, n - 1, n, -1)
     state, other_noise = algorithm.state_dict(), Rising()
@@ -141,7 +147,7 @@ def test_noise_is_bound_to_the_sum_and_to_those_before_it_also_after_a_restart(s
     send(restored, 3, 4, -1)
     _ = restored.model
     assert noise.calls == [(1, sums[:1]), (2, sums[:2]), (3, sums[:3])]
-    assert other_noise.calls == [(4, sums[1:4])]
+    assert other_noise.calls == [(4, sums[:4])]  # the last three, and the one that these follow
 
 
 def test_another_sum_under_the_same_number_is_told_to_the_noise(send):
@@ -154,7 +160,37 @@ def test_another_sum_under_the_same_number_is_told_to_the_noise(send):
         send(algorithm, 1, 2, 0)
         _ = algorithm.model
         calls.append(noise.calls)
-    assert calls == [[(1, [digest(3 * 1024, 0)])], [(1, [digest(3 * 1024 + 1, 0)])]]
+    assert calls == [[(1, chain((3 * 1024, 0)))], [(1, chain((3 * 1024 + 1, 0)))]]
+
+
+@pytest.mark.parametrize("bands", [1, 2])
+def test_after_one_different_sum_two_copies_share_no_noise(send, bands):
+    """Bound to its own sum alone, G_2 would be the same in both: c̃_0 G_2 + c̃_1 G_1 would show the difference of G_1."""
+    noises = []
+    for entry in (1.0, 1.0 + STEP):
+        source = NoiseSource(bytes(32), 2, noise_multiplier=5.0, largest=GRID.largest, separation=bands, bands=bands)
+        algorithm = started(FedBuff(buffer_size=1, staleness=constant()), source)
+        send(algorithm, 0, entry, 0)
+        first = algorithm.model.clone()
+        send(algorithm, 1, 2, 0)
+        second = algorithm.model - first
+        noises.append(torch.stack([first + torch.tensor([entry, 0]), second + torch.tensor([2.0, 0])]) / STEP)
+    apart = noises[0] - noises[1]
+    assert apart.abs().min() > 4
+    assert (apart[0] + 2 * apart[1]).abs().min() > 4
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_step_that_failed_after_its_noise_gets_the_same_noise(send, rows):
+    noise = Rising()
+    noise.rows = rows
+    algorithm = started(FedBuff(buffer_size=1, staleness=constant()), noise)
+    send(algorithm, 0, 1, 1)
+    _ = algorithm.model
+    closed = algorithm.buffer._total(1)
+    first, again = closed(), closed()
+    assert torch.equal(first, again)
+    assert noise.calls[1] == noise.calls[2]
 
 
 def test_models_are_whole_numbers_of_steps(send):

@@ -29,7 +29,10 @@ class WholeNoise(Protocol):
     rows: int
 
     def noise(self, number: int, digests: Sequence[bytes]) -> Any:
-        """Return a sum's noise, an int64 array ``(d,)``; its digest is the last."""
+        """Return a sum's noise, an int64 array ``(d,)``.
+
+        Each digest is of a sum and of all before it; that of this sum is the last.
+        """
         ...
 
 
@@ -47,8 +50,8 @@ class NoisySum(Sum):
     below 1 for late updates; the noise is not scaled down with them. An update that is not finite counts as zeros:
     refused, it would tell that its client's training diverged.
 
-    The noise of a release is bound to the digest of its sum, and that of banded noise to those of the sums before it,
-    which are part of the state.
+    The noise of a release is bound to a digest of its sum and of all sums before it. The last of them are part of the
+    state.
 
     Args:
         algorithm: Whose buffer it stands for, a ``Sum``.
@@ -77,7 +80,7 @@ class NoisySum(Sum):
 
     def start(self, run: RunFacts) -> None:
         super().start(run)
-        self._digests: dict[int, bytes] = {}  # of the last sums, by number
+        self._digests: dict[int, bytes] = {}  # by number: of a sum and all before it
 
     def _empty_sum(self) -> RunningSum:
         return RunningSum(self._run, torch.int64, vectors=torch.int32)
@@ -100,10 +103,11 @@ class NoisySum(Sum):
         """Return the sum with this number and its noise, int64 ``(d,)``."""
         if self._noise is None:
             return total
-        sums = {n: digest for n, digest in self._digests.items() if number - self._noise.rows < n < number}
-        sums[number] = hashlib.sha256(total.cpu().numpy().astype("<i8", copy=False).data).digest()
-        noise = self._noise.noise(number, [sums[n] for n in sorted(sums)])
-        self._digests = sums
+        chain = {n: digest for n, digest in self._digests.items() if number - self._noise.rows <= n < number}
+        sum_digest = hashlib.sha256(total.cpu().numpy().astype("<i8", copy=False).data).digest()
+        chain[number] = hashlib.sha256(chain.get(number - 1, b"") + sum_digest).digest()
+        noise = self._noise.noise(number, [chain[n] for n in sorted(chain)])
+        self._digests = chain
         return total + torch.from_numpy(noise).to(total.device)
 
     def state_dict(self) -> dict[str, Any]:
