@@ -224,6 +224,14 @@ def test_the_client_continues_after_a_deleted_version(server, run, offer):
     assert "/v1/visits/0/give-up" in server.paths("POST")
 
 
+def test_the_client_continues_after_another_model_than_the_visit_names(server, run, offer):
+    offer(0, model_sha256="0" * 64)
+    offer(1)
+    assert run() == 1
+    assert "/v1/visits/0/give-up" in server.paths("POST")
+    assert sorted(server.receipts) == [1]
+
+
 def test_unwanted_work_is_given_up(server, run, offer):
     offer(0, lease_seconds=0.3)
     server.beat["wanted"] = False
