@@ -8,7 +8,10 @@ from offbeat_client.local_plan import LocalPlan, Optimizer
 from offbeat_client.lr_decay import LR_DECAYS, LrDecay
 from offbeat_client.tables.section import Count, NotNegative, Positive, Section
 
-_SAME = ("batch_size", "optimizer", "momentum", "weight_decay", "mu", "clip_norm", "compression", "error_feedback")
+_SAME = (
+    *("batch_size", "by_epochs", "optimizer", "momentum", "weight_decay", "mu", "clip_norm"),
+    *("compression", "error_feedback"),
+)
 _ROUNDING = 1e-9  # processors differ in the last bits of a decay
 
 

@@ -32,6 +32,7 @@ def test_the_agreed_plan_is_accepted_at_any_version():
         ({"clip_norm": 1e-30}, "clip_norm is 1e-30, the terms say 2.0"),
         ({"clip_norm": None}, "clip_norm is none, the terms say 2.0"),
         ({"momentum": 0.0, "optimizer": "adamw"}, "optimizer is adamw, the terms say sgd"),
+        ({"by_epochs": True}, "by_epochs is True, the terms say False"),
         ({"compression": Compression("sign")}, "compression is Compression.*, the terms say none"),
     ],
 )

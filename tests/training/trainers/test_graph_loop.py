@@ -61,6 +61,7 @@ def workload():
 def jobs():
     start = made(lambda: FlatModel(Noisy()).vector.clone(), seed=30)
     plans = [PLAN, dataclasses.replace(PLAN, batch_size=2), dataclasses.replace(PLAN, steps=5)]
+    plans.append(dataclasses.replace(PLAN, steps=5, by_epochs=True))
     return [
         Job(client, visit, 0, start, plan, "delta") for visit, plan in enumerate(plans) for client in range(len(SIZES))
     ]

@@ -36,6 +36,7 @@ PLANS = [
     LocalPlan(steps=4, batch_size=5, lr=0.3, clip_norm=0.1, weight_decay=0.1),
     LocalPlan(steps=3, batch_size=5, lr=(0.3, 0.01, 0.2)),
     LocalPlan(steps=2, batch_size=100, lr=0.1),
+    LocalPlan(steps=7, batch_size=5, lr=0.1, by_epochs=True),
 ]
 WAITS = len(SIZES)  # a client after those of SIZES
 
