@@ -22,6 +22,7 @@ from offbeat_client.privacy.share import make_share
 from offbeat_client.privacy.signing_key import public_text, signing_key
 from offbeat_client.privacy.terms import Terms, verify
 from offbeat_client.private_visits import check_delta, check_model, check_visit
+from offbeat_client.text_file import read_text
 from offbeat_client.update import check_fitted, result_vector
 from offbeat_client.visit import Visit
 
@@ -200,7 +201,7 @@ def private_updates(folder: Path, terms: Path | None, key: Path | None, outbox: 
             raise OffbeatError(f"the client in {folder} has joined with --terms before: give them, or another folder")
         return None
     try:
-        verified = verify(terms.read_bytes()).terms
+        verified = verify(read_text(terms).encode()).terms
     except OSError as error:
         raise OffbeatError(f"cannot read the terms in {terms}: {error.strerror}") from None
     except ValueError as error:

@@ -10,6 +10,7 @@ import click
 from offbeat.cli import flower_app
 from offbeat.cli.options import PATH
 from offbeat.errors import OffbeatError
+from offbeat_client.text_file import read_text
 
 
 @click.command(
@@ -107,7 +108,7 @@ def _read_token(file: Path, token: str | None) -> str:
     if token is not None:
         raise OffbeatError("give --token-file or --token, not both")
     try:
-        return file.read_text(encoding="ascii").strip()
+        return read_text(file).strip()
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise OffbeatError(

@@ -14,6 +14,7 @@ from offbeat.service.masked.helper_connection import HelperConnection
 from offbeat.service.store.noise_secret import noise_secret
 from offbeat.worlds.privacy import Protection, protection
 from offbeat_client.privacy.terms import SignedTerms, verify
+from offbeat_client.text_file import read_text
 
 _AGREED = ("min_clients", "clip_norm", "noise_multiplier", "mechanism", "max_participations", "min_separation", "bits")
 
@@ -92,7 +93,7 @@ def privacy_settings(file: ServerFile, length: int) -> Generator[PrivacySettings
 def _signed_terms(file: ServerFile) -> SignedTerms:
     path = Path(file.service.helper_terms or "")
     try:
-        return verify(path.read_bytes())
+        return verify(read_text(path).encode())
     except OSError as error:
         raise OffbeatError(f"cannot read service.helper_terms = {path}: {error.strerror}") from None
     except ValueError as error:
@@ -102,7 +103,7 @@ def _signed_terms(file: ServerFile) -> SignedTerms:
 def _token(file: ServerFile) -> str:
     path = Path(file.service.helper_token_file or "")
     try:
-        return path.read_text(encoding="ascii").strip()
+        return read_text(path).strip()
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise OffbeatError(f"cannot read service.helper_token_file = {path}: {reason}") from None

@@ -1,6 +1,5 @@
 """HTTP to the server: token, certificate, time limits and retries."""
 
-import ssl
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,15 +10,15 @@ import httpx
 from pydantic import ValidationError
 
 from offbeat_client.errors import OffbeatError
-from offbeat_client.http.refusal import ServiceError, UnreachableError, read_refusal
+from offbeat_client.http.proxy import client_through, proxy_of, unreachable
+from offbeat_client.http.refusal import ServiceError, UnreachableError, other_program, read_refusal
 from offbeat_client.http.retry import Attempts, Backoff
-from offbeat_client.http.tls import tls_problem
+from offbeat_client.http.tls import tls_problem, trust
 from offbeat_client.messages import PROTOCOL, Answer, Request
 
 _CONNECT_SECONDS = 10.0
 _LARGEST_ANSWER = 2**24
 _LARGEST_PROBLEM = 2**16
-_NO_PASSWORD = "407"
 
 _Answer = TypeVar("_Answer", bound=Answer)
 
@@ -55,7 +54,10 @@ class Connection:
         self.backoff = backoff or Backoff()
         self._read_seconds = read_seconds
         self._has_answered = False
-        self._http = _client(_trust(url, ca), read_seconds)
+        self._proxy = proxy_of(url)
+        # Nothing is verified without TLS, and loading certificates takes time.
+        verify = trust(ca, "--ca") if url.startswith("https:") else False
+        self._http = client_through(self._proxy, verify=verify, timeout=_timeout(read_seconds))
 
     def __enter__(self) -> Self:
         return self
@@ -133,14 +135,11 @@ class Connection:
                     raise read_refusal(f"{method} {path}", _complete(response, _LARGEST_PROBLEM))
                 yield response
         except httpx.TransportError as error:
-            if isinstance(error, httpx.ProxyError) and str(error).startswith(_NO_PASSWORD):
+            if (problem := tls_problem(self.url, error, may_probe=not (self._has_answered or self._proxy))) is not None:
                 raise OffbeatError(
-                    "the proxy asks for a name and a password: write HTTPS_PROXY=http://NAME:PASSWORD@host:port"
+                    problem if self._proxy is None else f"{problem}; called through {self._proxy}"
                 ) from None
-            if (problem := tls_problem(self.url, error, may_probe=not self._has_answered)) is not None:
-                raise OffbeatError(problem) from None
-            where = f"{self.url} through a proxy" if isinstance(error, httpx.ProxyError) else self.url
-            raise UnreachableError(f"{where} cannot be reached: {type(error).__name__}: {error}") from error
+            raise unreachable(self.url, error, self._proxy) from error
 
 
 def _complete(response: httpx.Response, most: int) -> httpx.Response:
@@ -155,21 +154,11 @@ def _complete(response: httpx.Response, most: int) -> httpx.Response:
             break
     return httpx.Response(
         response.status_code,
-        headers={name: response.headers[name] for name in ("Retry-After",) if name in response.headers},
+        headers={name: response.headers[name] for name in ("Retry-After", "Location") if name in response.headers},
         content=bytes(content),
         request=response.request,
         extensions=response.extensions,
     )
-
-
-def _client(trust: ssl.SSLContext | bool, read_seconds: float) -> httpx.Client:
-    """Return an HTTP client; it calls through the proxy that the environment names."""
-    try:
-        return httpx.Client(verify=trust, timeout=_timeout(read_seconds))
-    except (ValueError, httpx.InvalidURL, ImportError) as error:
-        raise OffbeatError(
-            f"the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be used ({error}): write http://host:port"
-        ) from None
 
 
 def read_answer(response: httpx.Response, answer: type[_Answer]) -> _Answer:
@@ -179,28 +168,14 @@ def read_answer(response: httpx.Response, answer: type[_Answer]) -> _Answer:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
     if not first["loc"]:  # not a JSON object
-        raise OffbeatError(f"{response.url} did not answer as an Offbeat server does: check the URL")
+        remedy = other_program(response, response.content)
+        raise OffbeatError(f"{response.url} did not answer as an Offbeat server does: {remedy}")
     request = f"{response.request.method} {response.url.path}"
     where = ".".join(str(part) for part in first["loc"])
     raise OffbeatError(
         f"the server's answer to {request} is not understood ({where}: {first['msg']}): "
         "is this version of Offbeat as new as the server's?"
     )
-
-
-def _trust(url: str, ca: Path | None) -> ssl.SSLContext | bool:
-    try:
-        scheme = httpx.URL(url).scheme
-    except httpx.InvalidURL:
-        scheme = ""
-    if scheme not in ("http", "https") or not httpx.URL(url).host:
-        raise OffbeatError(f"{url!r} is not the URL of a server: write https://host:port")
-    if scheme == "http":
-        return False  # loading certificates takes time, and nothing is verified
-    try:
-        return ssl.create_default_context(cafile=ca)
-    except (OSError, ssl.SSLError) as error:
-        raise OffbeatError(f"cannot read the certificates in {ca}: {error.strerror}; --ca is a PEM file") from None
 
 
 def _timeout(read_seconds: float) -> httpx.Timeout:

@@ -26,6 +26,7 @@ def identify(connection: Connection, folder: ClientFolder, enrolment_token: str 
     if identity is None:
         if enrolment_token is None:
             raise OffbeatError(f"no client has enrolled in {folder.path}: give an enrolment token with --token-file")
+        enrolment_token = enrolment_token.strip().strip("\ufeff").strip()  # of a file that an editor on Windows wrote
         if not re.fullmatch("[!-~]+", enrolment_token):
             raise OffbeatError("the enrolment token is empty or has characters that no token has: copy it again")
         if name is not None:

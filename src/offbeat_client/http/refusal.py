@@ -11,6 +11,8 @@ from offbeat_client.messages import Problem
 LONGEST_WAIT = 3600.0
 """Seconds after which a client tries again at the latest; a proxy or a server may ask for any time."""
 
+_LONGEST_LOCATION = 200
+_SERVER_ERRORS = 500
 _MOST_CHARACTERS = 1000
 
 
@@ -50,6 +52,24 @@ def one_line(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in first)
 
 
+def is_foreign(response: httpx.Response, content: bytes | bytearray) -> bool:
+    """Return whether an answer is a redirect or a web page, which ours never is.
+
+    The web page of an error that may pass is that of a proxy before the server.
+    """
+    return response.is_redirect or (response.status_code < _SERVER_ERRORS and content.lstrip()[:1] == b"<")
+
+
+def other_program(response: httpx.Response, content: bytes | bytearray) -> str:
+    """Return what to do about an answer that is not ours."""
+    if response.is_redirect:
+        location = one_line(response.headers.get("Location", ""))
+        return f"it redirects to {location[:_LONGEST_LOCATION]}; check the URL, or log in to the network first"
+    if is_foreign(response, content):
+        return "it is a web page; check host, port and proxy, or log in to the network first"
+    return "check the URL"
+
+
 def read_refusal(request: str, response: httpx.Response) -> ServiceError:
     """Return the error for a refusal; ``request`` begins its message."""
     try:
@@ -57,6 +77,8 @@ def read_refusal(request: str, response: httpx.Response) -> ServiceError:
     except ValidationError:  # a proxy's
         problem = Problem()
     detail = one_line(problem.detail) or response.reason_phrase
+    if is_foreign(response, response.content):
+        detail = f"{detail}, not an Offbeat server's answer: {other_program(response, response.content)}"
     try:
         retry_after = min(max(0.0, float(response.headers["Retry-After"])), LONGEST_WAIT)
     except (KeyError, ValueError):  # it may also be a date, which proxies send

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from offbeat_client.errors import OffbeatError
+from offbeat_client.text_file import read_text
 
 
 def read_table(
@@ -20,7 +21,7 @@ def read_table(
         alternatives: By ``section.key``, another key of the section that goes when an override sets this one.
     """
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors on Windows add a mark
+        table = tomllib.loads(read_text(path))
     except FileNotFoundError:
         raise OffbeatError(f"no such file: {path}") from None
     except OSError as error:

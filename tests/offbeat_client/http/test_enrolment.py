@@ -20,6 +20,11 @@ def folder(tmp_path):
         yield folder
 
 
+def test_a_token_may_have_the_mark_and_the_line_end_of_an_editor(server, connection, folder):
+    identify(connection, folder, "\ufeffobe_1\r\n", None)
+    assert server.heard[0][2]["Authorization"] == "Bearer obe_1"
+
+
 def test_a_client_enrols_once(server, connection, folder):
     identity = identify(connection, folder, "obe_1", "ward-3")
     assert (identity.client, identity.token, identity.renew_at) == (2, "obc_1", None)

@@ -1,3 +1,5 @@
+import re
+
 import httpx
 import pytest
 
@@ -21,6 +23,28 @@ def test_a_problem_has_a_kind_and_a_detail():
 )
 def test_a_proxys_answer_has_the_statuss_own_words(body):
     assert str(refusal(502, **body)) == "POST /v1/enrol: Bad Gateway (502)"
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "content", "expected"),
+    [
+        (
+            404,
+            {},
+            b"\n<html>",
+            "Not Found, not an Offbeat server's answer: it is a web page; check host, port and",
+        ),
+        (
+            302,
+            {"Location": "http://login\x1b[2J"},
+            b"",
+            r"Found, not an .*: it redirects to http://login\?\[2J; check",
+        ),
+        (404, {}, b"", r"Not Found \(404\)$"),
+    ],
+)
+def test_an_answer_of_another_program_names_the_cause(status, headers, content, expected):
+    assert re.match(f"POST /v1/enrol: {expected}", str(refusal(status, headers, content=content)))
 
 
 def test_only_the_first_line_of_a_detail_is_read():

@@ -83,3 +83,30 @@ def test_a_server_that_has_answered_is_not_asked_for_tls(quick):
             with pytest.raises(UnreachableError):
                 connection.send("GET", "/readyz")
     assert len(calls) == 2
+
+
+def test_a_port_of_another_program_is_named_after_one_attempt(quick):
+    def greet():
+        connection, _ = listener.accept()
+        connection.sendall(b"-ERR unknown command\r\n\r\n")
+        connection.recv(1000)
+        connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=greet, daemon=True).start()
+        with (
+            Connection(f"http://127.0.0.1:{listener.getsockname()[1]}", backoff=quick) as connection,
+            pytest.raises(OffbeatError, match=r"does not speak HTTP: it is another program's, check the port"),
+        ):
+            connection.ask(*CHECK_IN, CheckedIn)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(b"\x80\x81", "it is not text"), (b"key\n", "it has no certificate"), (None, "No such file")],
+)
+def test_a_file_without_certificates_is_refused(content, reason, tmp_path):
+    if content is not None:
+        (tmp_path / "ca.pem").write_bytes(content)
+    with pytest.raises(OffbeatError, match=rf"{reason}.*; --ca is a PEM file"):
+        Connection("https://127.0.0.1:9", ca=tmp_path / "ca.pem")

@@ -192,3 +192,34 @@ def test_a_longer_answer_is_not_read_to_its_end(proxy):
     Proxy.answer = 200, HEAD, bytes(10**6)
     with pytest.raises(UnreachableError, match=f"sent more than {4 * LENGTH} bytes"):
         proxy.open(1, [])
+
+
+def test_a_dead_proxy_is_named_with_its_variable(monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with (
+        HelperConnection("https://helper.example", "token", None, LENGTH) as connection,
+        pytest.raises(
+            UnreachableError, match=r"^the proxy http://127\.0\.0\.1:9 \(HTTPS_PROXY\) to .* NO_PROXY=helper\."
+        ),
+    ):
+        connection.facts()
+
+
+def test_a_helper_that_is_not_trusted_names_the_setting(enrolled):
+    folder, token = enrolled
+    with (
+        running(folder) as url,
+        HelperConnection(url, token, None, LENGTH) as connection,
+        pytest.raises(UnreachableError, match=r"is not trusted .* with service\.helper_ca"),
+    ):
+        connection.facts()
+
+
+def test_a_redirect_and_a_web_page_are_named(proxy):
+    Proxy.answer = 302, {"Location": "http://login.example/"}, b""
+    with pytest.raises(HelperRefusedError, match=r"redirects to http://login\.example/"):
+        proxy.facts()
+    Proxy.answer = 200, {}, b"<html>"
+    with pytest.raises(OffbeatError, match="it is a web page; check host, port and proxy"):
+        proxy.facts()

@@ -1,6 +1,5 @@
 """The aggregation server's connection to its helper."""
 
-import ssl
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from offbeat.errors import OffbeatError
 from offbeat.service.masked.helper_protocol import HelperRefusedError
 from offbeat_client.helper.chain import HEAD_HEADER, SIGNATURE_HEADER
-from offbeat_client.http.refusal import UnreachableError, one_line
+from offbeat_client.http.proxy import client_through, proxy_of, unreachable
+from offbeat_client.http.refusal import UnreachableError, is_foreign, one_line, other_program
+from offbeat_client.http.tls import tls_problem, trust
 from offbeat_client.privacy.head import Head
 
+_CA = "service.helper_ca"
 _CONNECT_SECONDS = 10.0
 _READ_SECONDS = 600.0  # a batch of large masks with noise of many bands takes minutes
 _LARGEST_PROBLEM = 2**16
@@ -83,12 +85,10 @@ class HelperConnection:
     def __init__(self, url: str, token: str, ca: Path | None, length: int) -> None:
         self.url = url.rstrip("/")
         self._length = length
-        try:
-            verify = ssl.create_default_context(cafile=ca)
-        except OSError as error:
-            raise OffbeatError(f"cannot read the certificates in {ca}: {error.strerror}") from None
-        self._http = httpx.Client(
-            verify=verify,
+        self._proxy = proxy_of(url)
+        self._http = client_through(
+            self._proxy,
+            verify=trust(ca, _CA),
             headers={"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"},
             timeout=httpx.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS),
         )
@@ -106,7 +106,8 @@ class HelperConnection:
         try:
             facts = _Facts.model_validate_json(content)
         except ValidationError:
-            raise OffbeatError(f"{self.url} did not answer as a helper does: check the URL") from None
+            remedy = other_program(response, content)
+            raise OffbeatError(f"{self.url} did not answer as a helper does: {remedy}") from None
         return Facts(
             bytes.fromhex(facts.run),
             bytes.fromhex(facts.terms),
@@ -132,15 +133,22 @@ class HelperConnection:
                 if not response.is_success:
                     raise self._error(response)
                 yield response
-        except (httpx.TransportError, httpx.InvalidURL) as error:
-            raise UnreachableError(f"{self.url} cannot be reached: {type(error).__name__}: {error}") from error
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: httpx.TransportError) -> UnreachableError:
+        problem = tls_problem(self.url, error, may_probe=False, setting=_CA)
+        return UnreachableError(problem or str(unreachable(self.url, error, self._proxy)))
 
     def _error(self, response: httpx.Response) -> OffbeatError:
+        content = _read(response, _LARGEST_PROBLEM)
         try:
-            problem = _Problem.model_validate_json(_read(response, _LARGEST_PROBLEM))
+            problem = _Problem.model_validate_json(content)
         except ValidationError:  # a proxy's
             problem = _Problem()
         detail = one_line(" ".join(problem.detail.split())) or response.reason_phrase
+        if is_foreign(response, content):
+            detail = f"{detail}, not a helper's answer: {other_program(response, content)}"
         if response.is_server_error:
             return UnreachableError(f"{self.url} cannot serve now: {detail} ({response.status_code})")
         return HelperRefusedError(problem.kind, detail, bytes.fromhex(problem.client) if problem.client else None)

@@ -7,11 +7,13 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from offbeat_client.client_run import run_client
 from offbeat_client.errors import OffbeatError
 from offbeat_client.http.connection import Connection
+from offbeat_client.http.proxy import proxy_of, unreachable
 from offbeat_client.http.refusal import UnreachableError
 from offbeat_client.http.retry import Backoff
 from tests.offbeat_client.conftest import Server
@@ -24,7 +26,7 @@ class Proxy:
     """A proxy process, and what it was asked."""
 
     def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, str(Path(__file__).with_name("connect_proxy.py")), *arguments]
+        command = [sys.executable, str(Path(__file__).parents[1] / "connect_proxy.py"), *arguments]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.address = f"127.0.0.1:{int(self._process.stdout.readline())}"
@@ -116,19 +118,70 @@ def test_a_proxy_that_asks_for_a_password(
     assert take_part(server, tmp_path / "second", model, ca=ca) == 1
 
 
-def test_a_proxy_that_is_away_or_refuses_is_named(server: Server, start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def refused(url: str) -> UnreachableError:
+    with Connection(url, backoff=ONCE) as connection, pytest.raises(UnreachableError) as caught:
+        connection.send("GET", "/")
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def test_a_proxy_that_refuses_is_named(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     proxy = start()
     monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.address}")
-    with (
-        Connection("https://127.0.0.1:9", backoff=ONCE) as connection,
-        pytest.raises(UnreachableError, match="cannot be reached"),
-    ):
-        connection.send("GET", "/")
+    message = str(refused("https://127.0.0.1:9"))
+    where = f"the proxy http://{proxy.address} (HTTPS_PROXY)"
+    assert message.startswith(f"https://127.0.0.1:9 cannot be reached through {where}: ")
+    assert message.endswith("correct HTTPS_PROXY, or set NO_PROXY=127.0.0.1 to call this machine's server directly")
+
+
+@pytest.mark.parametrize(
+    "variable", ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]
+)
+def test_a_dead_proxy_is_named_with_its_variable(
+    variable: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "http://site:secret@127.0.0.1:9")
+    scheme = "http" if "http_" in variable.lower() else "https"
+    url = server.url.replace("http:", f"{scheme}:")
+    message = str(refused(url))
+    assert message.startswith(f"the proxy http://127.0.0.1:9 ({variable}) to {url} cannot be reached: ConnectError: ")
+    assert message.endswith(f"; correct {variable}, or set NO_PROXY=127.0.0.1 to call this machine's server directly")
+
+
+def test_a_port_that_hangs_up_may_be_another_programs() -> None:
+    error = httpx.RemoteProtocolError("Server disconnected without sending a response.")
+    message = str(unreachable("http://127.0.0.1:22", error, None))
+    assert message.endswith("; if this goes on, check the port, which may be another program's")
+
+
+def test_the_remedy_names_a_server_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "127.0.0.1:9")
+    assert str(refused("https://fl.example:8443")).endswith("set NO_PROXY=fl.example to call it directly")
+
+
+@pytest.mark.parametrize(
+    ("url", "left_out", "is_direct"),
+    [
+        ("https://fl.example", "fl.example", True),
+        ("https://fl.example", "example", True),
+        ("https://fl.example", "*", True),
+        ("https://fl.example:8443", "fl.example:8443", True),
+        ("https://fl.example:8443", "fl.example:1", False),
+        ("https://[::1]:8443", "::1", True),
+        ("https://fl.example", "ample", False),
+    ],
+)
+def test_no_proxy_names_hosts_domains_and_ports(
+    url: str, left_out: str, is_direct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", left_out)
+    assert (proxy_of(url) is None) is is_direct
 
 
 @pytest.mark.parametrize("address", ["ftp://proxy:1", "socks5://proxy:1080"])
 def test_a_proxy_that_cannot_be_used_is_one_line(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", address)
-    with pytest.raises(OffbeatError, match=r"the proxy in HTTPS_PROXY, .* cannot be used") as caught:
+    with pytest.raises(OffbeatError, match=r"the proxy in HTTPS_PROXY cannot be used") as caught:
         Connection("https://127.0.0.1:9")
     assert "\n" not in str(caught.value)
