@@ -478,3 +478,6 @@ def test_killed_anywhere_only_one_share_a_visit_and_epoch_leaves_the_client(
         (path,) = folder.glob("private-*.json")
         record = json.loads(path.read_text())
         assert (record["visit"], record["start_version"], record["head_number"]) == (2, 12, 101), folder
+        (path,) = folder.glob("models-*.txt")
+        digests = {version: model_digest(model_of(version, model)).hex() for version in (10, 11, 12)}
+        assert read_models(path).digests == digests, folder
