@@ -43,3 +43,12 @@ def test_a_client_joins_with_terms_and_a_key(
         "terms": None,
         "privacy_key": None,
     } | expected
+
+
+@pytest.mark.parametrize("content", [b"\xef\xbb\xbfobe_1\r\n", b"obe_1\r\n", "obe_1\r\n".encode("utf-16")])
+def test_a_token_file_is_taken_as_an_editor_wrote_it(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "token").write_bytes(content)
+    assert join._read_token(tmp_path / "token", None) == "obe_1"
+    (tmp_path / "token").write_bytes(b"\x80")
+    with pytest.raises(OffbeatError, match="it is not text"):
+        join._read_token(tmp_path / "token", None)
