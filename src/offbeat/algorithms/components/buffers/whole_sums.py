@@ -7,7 +7,7 @@ _PIECE = 1 << 16  # numbers at a time
 
 
 def values(numbers: Tensor, value: float) -> Tensor:
-    """Return ``value · numbers``, float32 ``(d,)``; each product is rounded once.
+    """Return ``value · numbers``, float32 ``(d,)``, through float64.
 
     The products in float64 are made a piece at a time: all of them would be new memory, which takes longer to get than
     to fill.
