@@ -31,7 +31,7 @@ CHANGES = (
 REMEMBERING = {
     "fedlaavg": "{ cohort = 4, local = { compression = { name = 'top_k', share = 0.2 } } }",
     "fedbuff": "{ concurrency = 8, local = { compression = { name = 'sign' }, error_feedback = true } }",
-    "port": "{ min_clients = 2, staleness_bound = 2, concurrency = 6 }",
+    "port": "{ min_clients = 2, staleness_bound = 2, concurrency = 6, local = { epochs = 1.5 } }",
     "async_comm_sgd": "{ period = 3.0, average = true, step_sizes = { name = 'inverse_square_root' } }",
     "fedluck": "{ period = 5.0, steps = [1, 8], compression = [0.05, 1.0] }",
 }
