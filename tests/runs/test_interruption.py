@@ -1,5 +1,7 @@
+import multiprocessing
 import os
 import signal
+import time
 
 import pytest
 
@@ -45,3 +47,12 @@ def test_the_handlers_are_put_back():
     with Interruption():
         os.kill(os.getpid(), signal.SIGTERM)
     assert [signal.getsignal(number) for number in BOTH] == before
+
+
+def test_a_forked_process_ends_at_sigterm():
+    with Interruption():
+        process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+        process.start()
+        process.terminate()
+        process.join(20)
+        assert process.exitcode == -signal.SIGTERM

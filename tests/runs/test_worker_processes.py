@@ -18,8 +18,17 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 ENDLESS = ("stop={ versions = 100000000 }", "evaluate.every_seconds=1e6")
 
 ROWS = """
+import multiprocessing
+
 import torch
-from torch.utils.data import TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
+
+def rows_of_processes():
+    train, test = rows()
+    with multiprocessing.Pool(1) as pool:
+        assert pool.map(abs, [-1]) == [1]
+    labels = torch.cat([labels for _, labels in DataLoader(train, batch_size=50, num_workers=1)])
+    return TensorDataset(train.tensors[0], labels), test
 
 def rows():
     inputs = torch.randn(200, 6, generator=torch.Generator().manual_seed(1))
@@ -71,6 +80,17 @@ def test_several_jobs_write_the_same_files_as_one_also_with_other_data(
         run_all(one, ["fedavg"], tmp_path / name, progress(one))
     assert files(tmp_path / "again") == files(tmp_path / "here") == files(tmp_path / "here alone")
     assert files(tmp_path / "there") == files(tmp_path / "there alone")
+
+
+def test_users_code_may_start_processes(experiment, progress, tmp_path, files, monkeypatch):
+    (tmp_path / "rows_elsewhere.py").write_text(ROWS, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("rows", "rows_of_processes"):
+        there = experiment("seeds=[1, 2]", "stop.virtual_seconds=20", f"data.name='rows_elsewhere:{name}'")
+        run_all(there, ["fedavg"], tmp_path / name, progress(there), jobs=2)
+    assert (tmp_path / "rows_of_processes" / "fedavg-seed2" / "model.safetensors").read_bytes() == (
+        tmp_path / "rows" / "fedavg-seed2" / "model.safetensors"
+    ).read_bytes()
 
 
 def test_each_algorithm_begins_before_a_second_seed_and_events_come_in_order(experiment, parallel):

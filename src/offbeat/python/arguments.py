@@ -101,7 +101,7 @@ def module_of(model: nn.Module | Callable[[], object], seed: int) -> nn.Module:
         refuse_shared_memory(model)
         try:
             return copy.deepcopy(model)
-        except RuntimeError as error:
+        except Exception as error:  # such as a TypeError for a lock
             raise OffbeatError(f"model cannot be copied ({error_line(error)}): pass the class or a function") from None
     if not callable(model):
         raise OffbeatError(f"model = {model!r}: must be a torch.nn.Module, or a function that makes one")

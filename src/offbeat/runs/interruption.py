@@ -1,6 +1,8 @@
 """Ctrl-C and SIGTERM: a run stops where it can be resumed."""
 
+import os
 import signal
+from functools import cache
 from types import FrameType
 from typing import Any, Self
 
@@ -13,6 +15,16 @@ class InterruptedRunError(Exception):
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")
         self.signal = number
+
+
+@cache
+def let_children_end() -> None:
+    """Let forked processes end at SIGTERM, such as those of a user's ``Pool``.
+
+    They would inherit a handler that only records it, and whoever waits for their end would wait for ever.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
 
 
 class Interruption:
@@ -29,6 +41,7 @@ class Interruption:
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
+        let_children_end()
         for number in (signal.SIGINT, signal.SIGTERM):
             self._handlers[number] = signal.signal(number, self._record)
         return self

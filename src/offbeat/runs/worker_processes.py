@@ -16,13 +16,14 @@ from typing import Any, Literal, Self
 import torch
 
 from offbeat.errors import OffbeatError
-from offbeat.runs.interruption import InterruptedRunError, Interruption
+from offbeat.runs.interruption import InterruptedRunError, Interruption, let_children_end
 from offbeat.runs.run import RunTask, carry_out
 from offbeat.simulation.records import Evaluation
 from offbeat.training.allocator import keep_freed_memory
 from offbeat.worlds.workload import build_dataset
 
 _PATIENCE_SECONDS = 60.0  # for a worker that was asked to stop
+_IDLE_PATIENCE_SECONDS = 5.0  # for one without a task; its user's threads may go on
 # A fork server imports PyTorch once for all workers. On macOS a fork of a process with system libraries may crash.
 _CONTEXT = (
     multiprocessing.get_context("forkserver") if sys.platform == "linux" else multiprocessing.get_context("spawn")
@@ -38,7 +39,8 @@ class _Worker:
     def __init__(self) -> None:
         _CONTEXT.set_forkserver_preload([__name__])
         self.connection, other = _CONTEXT.Pipe()
-        self.process = _CONTEXT.Process(target=_work, args=(other, dict(os.environ)), daemon=True)
+        # Not a daemon: these may not have children, such as those of a user's DataLoader.
+        self.process = _CONTEXT.Process(target=_work, args=(other, dict(os.environ)))
         with _ctrl_c_blocked():
             self.process.start()
         other.close()
@@ -151,14 +153,12 @@ class Workers:
         """Let each run write its last checkpoint and end."""
         workers, self._workers = self._workers, []
         for worker in workers:
-            if worker.task is None:
-                worker.process.kill()
-            else:
+            if worker.task is not None:
                 worker.process.terminate()
-        for worker in workers:
-            # A worker cannot end while it waits for a full pipe.
+            # A worker cannot end while it waits for a full pipe; one without a task ends when the pipe closes.
             worker.connection.close()
-            worker.process.join(_PATIENCE_SECONDS)
+        for worker in workers:
+            worker.process.join(_PATIENCE_SECONDS if worker.task else _IDLE_PATIENCE_SECONDS)
             worker.process.kill()
 
 
@@ -170,6 +170,8 @@ def end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
+    for child in multiprocessing.active_children():  # of the user's code
+        child.kill()
     os._exit(1)
 
 
@@ -184,6 +186,7 @@ def _work(connection: "Connection[Message, RunTask]", environment: dict[str, str
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signals: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
+    let_children_end()
 
     def check() -> None:
         if signals:
