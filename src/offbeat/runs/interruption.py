@@ -21,7 +21,7 @@ class InterruptedRunError(Exception):
 def let_children_end() -> None:
     """Let forked processes end at SIGTERM, such as those of a user's ``Pool``.
 
-    They would inherit a handler that only records it, and whoever waits for their end would wait for ever.
+    They would inherit a handler that only records it, and their parent would wait without end.
     """
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
