@@ -77,4 +77,4 @@ def test_names_of_columns():
     ("examples", "loss", "finite"), [(1, 0.0, True), (0, 0.0, False), (3, math.nan, False), (3, -math.inf, False)]
 )
 def test_results_that_do_not_count(examples, loss, finite):
-    assert ClientResult(0, examples, {"accuracy": 1.0, "loss": loss}).is_finite is finite
+    assert ClientResult(0, examples, {"accuracy": 1.0, "loss": loss}).has_answer is finite

@@ -23,7 +23,7 @@ class ClientResult(NamedTuple):
     Attributes:
         client: The client.
         examples: How many held-out examples it has.
-        metrics: Its loss and metrics by name.
+        metrics: Its loss and metrics by name; in a simulation NaN for a metric that is undefined.
     """
 
     client: int
@@ -31,9 +31,9 @@ class ClientResult(NamedTuple):
     metrics: Mapping[str, float]
 
     @property
-    def is_finite(self) -> bool:
-        """True if the client has examples, and each metric is a finite number."""
-        return self.examples > 0 and all(map(math.isfinite, self.metrics.values()))
+    def has_answer(self) -> bool:
+        """True if the client has examples, and its loss is a finite number."""
+        return self.examples > 0 and math.isfinite(self.metrics["loss"])
 
 
 def column(metric: str, statistic: str) -> str:
@@ -72,11 +72,11 @@ def statistics(values: Sequence[float], examples: Sequence[int], *, lower_is_bet
 def summarise(
     results: Sequence[ClientResult], metrics: Sequence[str], lower_is_better: Container[str]
 ) -> dict[str, float]:
-    """Return the values of ``columns`` for clients that all have these metrics."""
+    """Return the values of ``columns``, of clients where the metric is finite."""
     summary: dict[str, float] = {CLIENTS_EVALUATED: float(len(results))}
-    examples = [result.examples for result in results]
     for metric in ("loss", *metrics):
-        values = [result.metrics[metric] for result in results]
+        having = [result for result in results if math.isfinite(result.metrics[metric])]
+        values, examples = [result.metrics[metric] for result in having], [result.examples for result in having]
         of_metric = statistics(values, examples, lower_is_better=metric in lower_is_better)
         summary |= {column(metric, name): value for name, value in of_metric.items()}
     return summary

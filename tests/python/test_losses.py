@@ -170,3 +170,41 @@ def test_a_test_set_without_targets_is_refused_at_once():
     labels[100:] = -100
     with pytest.raises(OffbeatError, match=r"^the test set has no target: its labels are all -100"):
         simulate(lambda: nn.Linear(8, 2), pair(INPUTS, labels))
+
+
+@pytest.mark.parametrize(
+    ("kind", "metrics"),
+    [
+        ("masks with ignored pixels", ["iou"]),
+        ("tokens", ["accuracy", "perplexity"]),
+        ("several labels, floats", ["accuracy", "macro_f1"]),
+        ("several labels, booleans", ["accuracy", "macro_f1"]),
+        ("signs", []),
+        ("classes with examples that have none", ["accuracy"]),
+        ("probabilities", ["accuracy"]),
+    ],
+)
+def test_the_default_metrics_are_those_of_the_labels(kind, metrics, caplog):
+    make, labels, loss = KINDS[kind]
+    history = simulate(lambda: made(make), pair(INPUTS, labels), loss=loss, updates=10)
+    assert list(history.columns[history.columns.get_loc("loss") + 1 :]) == metrics
+    assert np.isfinite(history[metrics]).all(axis=None)
+    assert ("no metric is measured but the loss" in caplog.text) is (not metrics)
+
+
+def test_a_client_without_positives_keeps_its_loss_and_accuracy():
+    labels = (INPUTS[:, :3] > 0).float()
+    labels[0:100:2] = 0
+    data = pair(INPUTS, labels)
+    data[0].users = [number % 2 for number in range(100)]
+    users = {"clients": 2, "partition": {"name": "by_user"}, "holdout": 0.5}
+
+    def recall(outputs, labels):
+        return ((outputs > 0) & (labels > 0)).sum() / (labels > 0).sum()
+
+    history = simulate(
+        lambda: nn.Linear(8, 3), data, loss="bce", population=users, evaluate_on_clients=2, metrics={"recall": recall}
+    )
+    assert (history.clients_evaluated == 2).all()
+    assert np.isfinite(history[["client_loss", "client_recall"]]).all(axis=None)
+    assert (history.client_recall == history.client_recall_worst).all()  # of the one client that has positives

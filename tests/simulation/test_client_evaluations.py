@@ -18,7 +18,7 @@ from tests.simulation.conftest import TIMES, resume, run
 def clients_of(availability=None, number=3, examples=(5, 1, 0, 2), measure=None, seed=1):
     """Clients whose loss is their number plus the first parameter."""
     return ClientEvaluations(
-        measure or (lambda client, model: (client + float(model[0]), {"accuracy": client / 4})),
+        measure or (lambda client, model, _: (client + float(model[0]), {"accuracy": client / 4})),
         availability or Always(),
         examples,
         number=number,
@@ -60,29 +60,45 @@ def test_the_choice_depends_on_seed_and_version_alone():
 
 
 def test_a_client_whose_loss_is_not_finite_does_not_answer():
-    clients = clients_of(measure=lambda client, _: (math.inf if client == 1 else 2.0, {"accuracy": 0.5}))
+    clients = clients_of(measure=lambda client, *_: (math.inf if client == 1 else 2.0, {"accuracy": 0.5}))
     assert clients.happen(0.0, 0, torch.zeros(1))[CLIENTS_EVALUATED] == 2
     assert sorted(made.result.client for made in clients.made) == [0, 3]
 
 
-def test_a_client_whose_metric_is_undefined_does_not_answer(caplog):
+def test_a_client_whose_metric_is_undefined_keeps_its_others(caplog):
     """As that of the recall, for a client without positives; the test set has some, so the metric as such works."""
 
-    def measure(client, _):
-        if client in (0, 3):
-            raise OffbeatError("the metric recall is nan, which is not a finite number")
-        return 2.0, {"accuracy": 0.5}
+    def measure(client, _, on_undefined):
+        if client == 1:
+            return 2.0, {"accuracy": 0.5}
+        on_undefined(OffbeatError("the metric accuracy is nan, which is not a finite number"))
+        return 4.0 + client, {}
 
     clients = clients_of(measure=measure)
-    assert clients.happen(0.0, 7, torch.zeros(1))[CLIENTS_EVALUATED] == 1
-    assert [made.result.client for made in clients.made] == [1]
+    summary = clients.happen(0.0, 7, torch.zeros(1))
+    assert summary[CLIENTS_EVALUATED] == 3
+    assert summary["client_loss"] == (4 * 5 + 2 * 1 + 7 * 2) / 8
+    assert (summary["client_accuracy"], summary["client_accuracy_worst"]) == (0.5, 0.5)
+    rows = {made.result.client: made.row()["accuracy"] for made in clients.made}
+    assert rows.pop(1) == 0.5
+    assert all(map(math.isnan, rows.values()))
     clients.happen(0.0, 8, torch.zeros(1))
     (message,) = caplog.messages  # once in a run
-    assert re.match(r"client [03] does not measure version 7: the metric recall is nan", message)
+    assert re.match(r"client [03] does not measure version 7: the metric accuracy is nan", message)
+
+
+def test_a_client_without_a_loss_does_not_answer(caplog):
+    def measure(client, *_):
+        if client == 1:
+            raise OffbeatError("evaluation: the loss ignores all labels here")
+        return 2.0, {"accuracy": 0.5}
+
+    assert clients_of(measure=measure).happen(0.0, 7, torch.zeros(1))[CLIENTS_EVALUATED] == 2
+    assert "the loss ignores all labels here" in caplog.text
 
 
 def test_a_client_that_does_not_fit_into_memory_ends_the_run():
-    def measure(client, _):
+    def measure(client, _, __):
         with user_code("evaluation: the model or the loss failed"):
             raise MemoryError
 

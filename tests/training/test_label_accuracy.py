@@ -26,3 +26,8 @@ def test_two_labels_of_one_logit():
 )
 def test_other_labels_are_no_classes(labels):
     assert label_metrics(labels) == {}
+
+
+def test_an_ignored_label_has_no_accuracy():
+    assert list(label_metrics(torch.tensor([0, -100, 2]))) == ["0", "2"]
+    assert list(label_metrics(torch.tensor([0, 255, 2]), 255)) == ["0", "2"]

@@ -194,9 +194,9 @@ class EvaluateSection(Section):
     """Versions between two evaluations: at the instant at which the version reaches or passes a multiple of this. The
     first and the last model of a simulation are always measured; a server measures exact multiples only."""
     metrics: Annotated[tuple[str, ...], Field(strict=False)] | None = None
-    """accuracy, mse, mae, or import paths of functions of (outputs, labels); training_loss, in simulations, is the loss
-    on 10,000 training examples. Tables compare the first metric, or the test loss if the list is empty. Default:
-    accuracy if the loss is cross_entropy or bce, else an empty list."""
+    """accuracy, perplexity, macro_f1, iou, mse, mae, or import paths of functions of (outputs, labels); training_loss,
+    in simulations, is the loss on 10,000 training examples. Tables compare the first metric, or the test loss if the
+    list is empty. Default: those of the loss and the labels, such as accuracy for classes."""
     better: Literal["higher", "lower"] | None = None
     """Which values of the first metric are better; known for built-in metrics, higher for others."""
     target: Annotated[float, Field(allow_inf_nan=False)] | None = None

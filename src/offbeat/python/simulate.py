@@ -48,7 +48,7 @@ from offbeat.worlds.availability_check import warnings_of
 from offbeat.worlds.given_devices import separate_given, with_given
 from offbeat.worlds.population import build_population
 from offbeat.worlds.simulation import World
-from offbeat.worlds.workload import as_examples, build_dataset
+from offbeat.worlds.workload import as_examples, build_dataset, with_default_metrics
 from offbeat_client.number_checks import plain_number
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def simulate(
             labels; or a module or function of (outputs, labels) that returns the mean, such as
             ``nn.CrossEntropyLoss()``.
         metrics: Names of built-in metrics or ``training_loss``, or functions of the test set's (outputs, labels) by
-            name. Default: accuracy for a loss between classes, else none.
+            name. Default: those of the labels, such as accuracy; see ``default_metrics``.
         batch_norm: How to treat BatchNorm layers; as ``model.batch_norm``.
         collate: Pads a list of your examples to a batch; as ``data.collate``.
         augmentation: ``crop-and-flip`` shifts and mirrors training images at random; as ``data.augmentation``.
@@ -204,9 +204,14 @@ def simulate(
     if collate is not None and isinstance(data, str):
         raise OffbeatError(f"data = {data!r} with collate: collate is for data of your own, leave it out")
     dataset = build_dataset(experiment.data) if isinstance(data, str) else from_user(data, "data", collate=collate)
+    if metrics is None:
+        unnamed = experiment.evaluate.model_copy(update={"metrics": None})
+        unnamed = experiment.model_copy(update={"evaluate": unnamed})
+        experiment = with_default_metrics(unnamed, dataset, None if isinstance(loss, str) else loss)
     folder = None if output is None else make_folder(Path(output))
     (seed,) = experiment.seeds
-    bars = Progress(Console(quiet=not progress), experiment.stop, metric_name(names[0]) if names else None)
+    shown = metric_name(experiment.metrics[0]) if experiment.metrics else None
+    bars = Progress(Console(quiet=not progress), experiment.stop, shown)
     evaluations: list[Evaluation] = []
     with experiment.accelerator().numerics():
         try:

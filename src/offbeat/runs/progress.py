@@ -131,7 +131,7 @@ class Progress:
             self._bars.update(self._all, completed=done, state=f"{self._ended} of {self._expected} done")
 
     def _value(self, evaluation: Evaluation) -> str:
-        if self._metric is None:
+        if self._metric is None or self._metric not in evaluation.metrics:
             return f"loss {evaluation.loss:.4g}"
         value = evaluation.metrics[self._metric]
         return units.percent(value) if self._metric == "accuracy" else f"{self._metric} {value:.4g}"

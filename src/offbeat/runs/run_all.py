@@ -26,7 +26,7 @@ from offbeat.training.trainers.distributed.ray_cluster import RayCluster
 from offbeat.worlds.availability_check import warnings_of
 from offbeat.worlds.population import build_population
 from offbeat.worlds.simulation import build_simulation
-from offbeat.worlds.workload import build_dataset
+from offbeat.worlds.workload import build_dataset, with_default_metrics
 
 
 def run_all(
@@ -65,6 +65,7 @@ def run_all(
         # If a fallback replaced the data, all processes take the fallback.
         if dataset.name != experiment.data.name:
             experiment = experiment.model_copy(update={"data": DataSection(name=dataset.name)})
+        experiment = with_default_metrics(experiment, dataset)
         data = dataset.fingerprint if is_import_path(dataset.name) else ""
         processors = 1 if experiment.trainer == "loop" else max(1, available_processors() // jobs)
         experiment = check_runs(experiment, labels, dataset, progress.warn)

@@ -14,8 +14,11 @@ from offbeat.randomness import choose_clients
 
 _log = logging.getLogger(__name__)
 
-MeasureOnClient = Callable[[int, Tensor], tuple[float, dict[str, float]]]
-"""Maps a client and a model ``(d,)`` to its loss and metrics on the client's held-out examples."""
+MeasureOnClient = Callable[[int, Tensor, Callable[[OffbeatError], None]], tuple[float, dict[str, float]]]
+"""Maps a client and a model ``(d,)`` to its loss and metrics on the client's held-out examples.
+
+Calls a function with the error of each metric that is undefined, which is left out.
+"""
 
 
 class ClientEvaluation(NamedTuple):
@@ -34,8 +37,8 @@ class ClientEvaluation(NamedTuple):
 class ClientEvaluations:
     """Evaluations by random available clients, on their held-out examples.
 
-    They take neither virtual time nor bytes. Clients at work evaluate, too. Clients whose loss or metrics are not
-    finite or cannot be computed do not answer; the first failure of a run is logged.
+    They take neither virtual time nor bytes. Clients at work evaluate, too. Clients whose loss is not finite or cannot
+    be computed do not answer; others leave out such metrics. The first failure of a run is logged.
 
     Args:
         measure: Measures a model on a client's examples.
@@ -79,18 +82,22 @@ class ClientEvaluations:
 
         chosen = choose_clients(self._seed, version, len(self._examples), self._number, can_evaluate)
         measured = (self._result(client, version, model) for client in chosen)
-        results = list(filter(lambda result: result.is_finite, measured))
+        results = list(filter(lambda result: result.has_answer, measured))
         self.made += [ClientEvaluation(now, version, result) for result in results]
         return summarise(results, self._metrics, self._lower_is_better)
 
     def _result(self, client: int, version: int, model: Tensor) -> ClientResult:
-        try:
-            loss, metrics = self._measure(client, model)
-        except OffbeatError as error:
-            if error.__cause__ is not None and is_out_of_memory(error.__cause__):
-                raise
+        def log(error: OffbeatError) -> None:
             if not self._has_failed:
                 self._has_failed = True
                 _log.warning("client %d does not measure version %d: %s", client, version, error)
+
+        undefined = dict.fromkeys(self._metrics, math.nan)
+        try:
+            loss, metrics = self._measure(client, model, log)
+        except OffbeatError as error:
+            if error.__cause__ is not None and is_out_of_memory(error.__cause__):
+                raise
+            log(error)
             loss, metrics = math.nan, {}
-        return ClientResult(client, self._examples[client], {"loss": loss, **metrics})
+        return ClientResult(client, self._examples[client], {"loss": loss, **undefined, **metrics})

@@ -7,6 +7,7 @@ from typing import Any
 
 from offbeat.config.experiment_file import Experiment, experiment_of
 from offbeat.config.experiment_sections import ALTERNATIVES
+from offbeat.errors import OffbeatError
 from offbeat.runs.directory import lock_folder
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import check_runs, load_data, run_all
@@ -24,6 +25,7 @@ from offbeat.sweeps.trials import (
     trial_of,
     trials_experiment,
 )
+from offbeat.worlds.workload import with_default_metrics
 from offbeat_client.tables.toml_table import read_table
 
 
@@ -106,6 +108,12 @@ class Sweep:
         """
         dataset = load_data(self.experiment, display.say)
         data: dict[str, Any] = {} if dataset.name == self.experiment.data.name else {"data": {"name": dataset.name}}
+        metrics = with_default_metrics(self.experiment, dataset).metrics
+        if metrics != self.experiment.metrics:
+            raise OffbeatError(
+                f"evaluate.metrics: name the metric by which trials are compared; for these labels it would be "
+                f"{metrics[0] if metrics else 'the test loss'}"
+            )
         trainers: set[str] = set()
         for label, space in self.spaces.items():
             for point in corners(space):

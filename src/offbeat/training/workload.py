@@ -11,12 +11,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from offbeat.errors import OffbeatError
 from offbeat.inputs import Inputs, map_inputs, name_inputs
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.label_accuracy import label_metrics
+from offbeat.training.loss_modules import ignored_target
 from offbeat.training.minibatches import gather
 from offbeat.training.objectives import Metrics, Objective, accuracy
 from offbeat.training.training_loss import TrainingLossEvaluator, evenly_spaced
@@ -125,17 +127,23 @@ class Workload:
 
         Empty if the objective does not measure the accuracy, the labels are not classes, or the model has diverged.
         """
-        metrics = label_metrics(self.test.labels) if self.test is not None else {}
+        ignored = ignored_target(self.objective.loss)
+        metrics = label_metrics(self.test.labels, ignored) if self.test is not None else {}
         if not metrics or self.objective.metrics.get("accuracy") is not accuracy:
             return {}
         assert self.test is not None
         _, values = self._evaluator(self.test, metrics)(vector)
         return {} if any(map(math.isnan, values.values())) else values
 
-    def measure_on_client(self, client: int, vector: Tensor) -> tuple[float, dict[str, float]]:
-        """Return the loss and metrics of a model ``(d,)`` on a client's held-out examples."""
+    def measure_on_client(
+        self, client: int, vector: Tensor, on_undefined: Callable[[OffbeatError], None] | None = None
+    ) -> tuple[float, dict[str, float]]:
+        """Return the loss and metrics of a model ``(d,)`` on a client's held-out examples.
+
+        A metric that is undefined is left out, and its error given to ``on_undefined``; without that it is raised.
+        """
         held_out = self.train.take(torch.from_numpy(self.held_out[client]))
-        return self._evaluator(held_out, self.objective.metrics)(vector)
+        return self._evaluator(held_out, self.objective.metrics, on_undefined)(vector)
 
     def _some_training_examples(self) -> Examples:
         """Return evenly spaced examples of those that are not held out."""
@@ -143,7 +151,9 @@ class Workload:
         trained = np.setdiff1d(np.arange(len(self.train.labels)), held_out, assume_unique=True)
         return self.train.take(torch.from_numpy(trained)[evenly_spaced(len(trained))])
 
-    def _evaluator(self, examples: Examples, metrics: Metrics) -> Evaluator:
+    def _evaluator(
+        self, examples: Examples, metrics: Metrics, on_undefined: Callable[[OffbeatError], None] | None = None
+    ) -> Evaluator:
         inputs, labels = examples
         loss, seed = self.objective.loss, self.seed
         return Evaluator(
@@ -154,6 +164,7 @@ class Workload:
             labels=labels,
             seed=seed,
             accelerator=self.accelerator,
+            on_undefined=on_undefined,
         )
 
 

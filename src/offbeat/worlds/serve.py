@@ -15,6 +15,7 @@ import torch
 
 from offbeat.algorithms.components.buffers.share_cap import cap_share
 from offbeat.config.experiment_file import metrics_of
+from offbeat.config.import_path import is_import_path
 from offbeat.config.server_file import ServerFile
 from offbeat.coordinator import Coordinator
 from offbeat.errors import OffbeatError
@@ -22,12 +23,13 @@ from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.server.server import Listening, serve
 from offbeat.service.settings import ServerSettings
 from offbeat.service.store.model_files import Layout
+from offbeat.training.default_metrics import default_metrics
 from offbeat.worlds.buffer_wrappers import wrap_buffer
 from offbeat.worlds.dry_run import dry_run
 from offbeat.worlds.initial_model import read_initial_model
 from offbeat.worlds.pattern_guard import guard_pattern
 from offbeat.worlds.served_privacy import check_plans, privacy_settings, protect
-from offbeat.worlds.workload import build_dataset, build_model
+from offbeat.worlds.workload import build_dataset, build_model, load_loss
 from offbeat_client.serving.certificates import Certificates, check_certificate, make_certificates
 
 _DISK_THREADS = 32  # most of them wait for the disk
@@ -36,6 +38,7 @@ _DISK_THREADS = 32  # most of them wait for the disk
 def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
     """Run a server until SIGTERM or Ctrl-C; ``ready`` is called when it listens."""
     torch.set_num_threads(1)  # one thread always adds in one order
+    file = with_default_metrics(file)
     coordinator, layout = build_coordinator(file)
     length = coordinator.algorithm.model.numel()
     with privacy_settings(file, length) as privacy:
@@ -101,6 +104,16 @@ def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
     except ValueError as error:
         raise OffbeatError(f"algorithm: {error}") from None
     return coordinator, [(name, tuple(tensor.shape)) for name, tensor in model.named(vector).items()]
+
+
+def with_default_metrics(file: ServerFile) -> ServerFile:
+    """Return a file whose metrics are those for its data, where it names none."""
+    # Built-in data have classes, whose metrics follow from the loss alone.
+    is_own = file.data is not None and is_import_path(file.data.name)
+    if file.data is None or file.evaluate is None or file.evaluate.metrics is not None or not is_own:
+        return file
+    metrics = default_metrics(load_loss(file.model.loss), build_dataset(file.data).test_labels)
+    return file.model_copy(update={"evaluate": file.evaluate.model_copy(update={"metrics": tuple(metrics)})})
 
 
 def _config(file: ServerFile, privacy: PrivacySettings | None) -> dict[str, Any]:

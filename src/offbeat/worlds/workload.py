@@ -26,8 +26,9 @@ from offbeat.errors import OffbeatError
 from offbeat.inputs import map_inputs
 from offbeat.randomness import Purpose, integer
 from offbeat.training import models
+from offbeat.training.default_metrics import default_metrics
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.loss_modules import check_loss
+from offbeat.training.loss_modules import Function, check_loss
 from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import LOSSES, METRICS, Objective
 from offbeat.training.workload import Examples, Workload, as_tensor
@@ -109,10 +110,8 @@ def _built_in_model(section: ModelSection, dataset: Dataset | None) -> nn.Module
 
 def build_objective(loss: str, metrics: Sequence[str]) -> Objective:
     """Return a loss and metrics by their names or import paths."""
-    made = _import("model.loss", loss) if is_import_path(loss) else LOSSES[loss]
-    check_loss("model.loss", made)
     return Objective(
-        loss=made,
+        loss=load_loss(loss),
         metrics={
             metric_name(metric): _import("evaluate.metrics", metric)
             if is_import_path(metric)
@@ -122,6 +121,25 @@ def build_objective(loss: str, metrics: Sequence[str]) -> Objective:
         },
         training_loss=TRAINING_LOSS in metrics,
     )
+
+
+def with_default_metrics(experiment: Experiment, dataset: Dataset, loss: Function | None = None) -> Experiment:
+    """Return an experiment whose metrics are those for its data, where it names none.
+
+    ``loss`` is the one that a caller of Python gave.
+    """
+    if experiment.evaluate.metrics is not None:
+        return experiment
+    metrics = default_metrics(loss or load_loss(experiment.model.loss), dataset.train_labels)
+    evaluate = experiment.evaluate.model_copy(update={"metrics": tuple(metrics)})
+    return experiment.model_copy(update={"evaluate": evaluate})
+
+
+def load_loss(name: str) -> Function:
+    """Return a loss by its name or import path."""
+    loss = _import("model.loss", name) if is_import_path(name) else LOSSES[name]
+    check_loss("model.loss", loss)
+    return loss
 
 
 def _import(key: str, text: str) -> Callable[..., Any]:

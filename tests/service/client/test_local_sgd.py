@@ -265,7 +265,8 @@ def visit_of_two():
     ("loss", "metrics", "names"),
     [
         ("cross_entropy", None, ["loss", "accuracy"]),
-        (cross_entropy, None, ["loss"]),
+        (cross_entropy, None, ["loss", "accuracy"]),
+        (lambda *both: cross_entropy(*both), None, ["loss"]),
         ("cross_entropy", [], ["loss"]),
         ("cross_entropy", {"rows": lambda outputs, labels: len(outputs)}, ["loss", "rows"]),
     ],
@@ -273,6 +274,37 @@ def visit_of_two():
 def test_metrics_are_those_of_the_loss_or_given(loss, metrics, names):
     client = LocalSGD(network(), loss, own_data(2), held_out=own_data(1), metrics=metrics)
     assert list(client.evaluate(start())[0]) == names
+
+
+def test_a_metric_that_is_undefined_is_left_out(caplog):
+    metrics = {"nothing": lambda outputs, labels: float("nan"), "rows": lambda outputs, labels: len(outputs)}
+    client = LocalSGD(network(), "cross_entropy", own_data(2), held_out=own_data(1), metrics=metrics)
+    assert list(client.evaluate(start())[0]) == ["loss", "rows"]
+    assert "a metric is left out: the metric nothing is nan" in caplog.text
+
+
+def test_class_weights_and_ignored_labels_count_in_its_losses(visit):
+    inputs, labels = own_data(1)
+    labels = labels.clone()
+    labels[::2] = -100
+    weighted = nn.CrossEntropyLoss(weight=torch.tensor([0.1, 5.0, 1.0, 2.0]))
+    client = LocalSGD(network(), weighted, own_data(2), held_out=(inputs, labels))
+    module = network().eval()
+    expected = weighted(module(inputs), labels).item()
+    assert client.evaluate(start())[0]["loss"] == pytest.approx(expected, rel=1e-5)
+    nothing = LocalSGD(network(), weighted, own_data(2), held_out=(inputs, labels * 0 - 100))
+    with pytest.raises(OffbeatError, match="the loss ignores all labels here"):
+        nothing.evaluate(start())
+    silent = LocalSGD(network(), weighted, (inputs, labels * 0 - 100))
+    assert silent.fit(start(), visit(PLAN)).loss == 0
+
+
+@pytest.mark.parametrize(
+    ("loss", "reason"), [(nn.L1Loss(reduction="sum"), "must return the mean"), (nn.L1Loss, "is a class")]
+)
+def test_losses_that_are_no_means_are_refused(loss, reason):
+    with pytest.raises(OffbeatError, match=reason):
+        LocalSGD(network(), loss, own_data(2))
 
 
 def test_without_held_out_examples_it_does_not_evaluate():

@@ -1,5 +1,6 @@
 """The built-in client: local SGD on its own examples by the simulator's trainer."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from offbeat.data.user_examples import as_array, read_examples
 from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.inputs import find_inputs, name_inputs
 from offbeat.training.accelerator import Accelerator, choose_device
+from offbeat.training.default_metrics import default_metrics
 from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel, refuse_running_statistics
 from offbeat.training.loss_modules import check_loss
@@ -20,6 +22,8 @@ from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job, Result
 from offbeat.training.workload import Examples, Workload, as_tensor
 from offbeat_client.visit import Evaluate, Fitted, Visit
+
+_log = logging.getLogger(__name__)
 
 _BATCH_NORM = 'make it with track_running_stats=False, as the server does with model.batch_norm = "local"'
 
@@ -37,11 +41,12 @@ class LocalSGD:
             become float32; classes and inputs of int32 become int64.
         held_out: Inputs and labels, like ``data``, that it does not train on; with them it evaluates versions.
         metrics: Functions by name that map all outputs and labels of ``held_out`` to one number, or names of built-in
-            metrics; None for accuracy where the loss is ``cross_entropy`` or ``bce``, else none.
+            metrics; None for those of ``default_metrics``.
         device: Where it trains: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
 
     Attributes:
         evaluate: Measures the loss and the metrics of a model; None without ``held_out``.
+        metrics: The metrics, by name.
 
     Raises:
         OffbeatError: The module cannot be trained this way, or the numbers of inputs and labels differ.
@@ -66,9 +71,12 @@ class LocalSGD:
         if not isinstance(loss, str):
             check_loss("loss", loss)
         chosen = LOSSES[loss] if isinstance(loss, str) else loss
-        self._given = Objective(chosen, _metrics_of(metrics, loss))
         self._data = _examples(data, "data")
         self._held_out = None if held_out is None else _examples(held_out, "held_out")
+        if metrics is None:
+            metrics = [] if self._held_out is None else default_metrics(chosen, self._held_out.labels.numpy())
+        self.metrics = _metrics_of(metrics)
+        self._given = Objective(chosen, self.metrics)
         self.evaluate: Evaluate[Tensor] | None = None if held_out is None else self._evaluate
         self.to(device)
 
@@ -124,6 +132,7 @@ class LocalSGD:
             labels=self._held_out.labels,
             seed=0,
             accelerator=self._accelerator,
+            on_undefined=lambda error: _log.warning("a metric is left out: %s", error),
         )
         with self._accelerator.numerics():
             loss, metrics = evaluator(self._vector(model))
@@ -189,9 +198,7 @@ def _labels(tensor: Tensor) -> Tensor:
     return tensor if tensor.dtype == torch.bool or tensor.is_complex() else tensor.long()
 
 
-def _metrics_of(metrics: Metrics | Sequence[str] | None, loss: Loss | str) -> Metrics:
-    if metrics is None:
-        metrics = ["accuracy"] if loss in ("cross_entropy", "bce") else []
+def _metrics_of(metrics: Metrics | Sequence[str]) -> Metrics:
     if isinstance(metrics, Mapping):
         return metrics
     for name in metrics:
