@@ -190,6 +190,7 @@ def test_a_missing_token_is_one_line(tmp_path):
         (HELPER, "", "helper_token_file and helper_ca are for privacy.helper: set that"),
         (HELPER, MASKED.replace("https:", "http:"), "privacy.helper must be an https address"),
         (f"{HELPER}\nmax_update_norm = 1.0", MASKED, r"max_update_norm does not go with \[privacy\]"),
+        ("max_examples = 9", "", r"service\.max_examples does not go with \[privacy\], where .*: leave it out"),
     ],
 )
 def test_keys_that_do_not_go_together_are_one_line(helper, masked, message, tmp_path):
@@ -245,14 +246,16 @@ def test_a_server_without_a_helper_adds_noise_of_its_secret(tmp_path):
         )
 
     with served(tmp_path / "run", coordinator) as server:
-        peers = [server.enrol() for _ in range(6)]
+        peers = [server.enrol(examples=7) for _ in range(6)]
         for peer in peers:  # the second version has noise of two rows
             visit = peer.check_in()
             assert visit["privacy"] is None
-            # However long, and however many examples, steps or seconds the client reports.
+            # However long, and however many examples, steps or seconds the client reports, here or before.
+            assert peer.http.post("/v1/examples", json={"examples": 8}).status_code == 200
             body = body_of(torch.full((PARAMETERS,), 100.0))
             report = {"examples": 99, "normaliser": 3.0, "step_seconds": 1.0, "loss": 1.0}
             assert peer.put(visit, body, **report).json()["receipt"]["counted"]
+        assert not any(map(server.service.accounts.examples.is_known, range(6)))
         until(lambda: server.service.engine.coordinator.algorithm.version == 2)
         model = server.service.engine.coordinator.algorithm.model.clone()
         status = server.admin.http.get("/v1/status").json()["privacy"]

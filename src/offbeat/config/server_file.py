@@ -162,6 +162,11 @@ class ServerFile(Section):
             raise ValueError("service.helper_terms, helper_token_file and helper_ca are for privacy.helper: set that")
         if self.privacy is not None and (self.server.max_update_norm or service.max_update_norm):
             raise ValueError("max_update_norm does not go with [privacy], where clip_norm is the limit: leave it out")
+        if self.privacy is not None and service.max_examples is not None:
+            raise ValueError(
+                "service.max_examples does not go with [privacy], where a client's number of examples decides nothing: "
+                "leave it out"
+            )
         return self
 
     @model_validator(mode="after")

@@ -43,7 +43,8 @@ class Accounts:
     """All clients with the hashes of their tokens, in memory and in the database.
 
     At most ``clients_limit`` clients enrol. A client's token is valid for ``token_seconds``. ``clock`` returns Unix
-    seconds.
+    seconds. Where updates are private (``keeps_examples`` is false), numbers of examples are neither checked nor kept:
+    they are clients' data, weigh nothing there, and must not decide who takes part.
 
     Attributes:
         sites: The clients' names and times, by number.
@@ -57,6 +58,7 @@ class Accounts:
         clients_limit: int,
         token_seconds: float | None,
         max_examples: int | None = None,
+        keeps_examples: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.examples = DeclaredExamples(clients_limit, max_examples)
@@ -64,6 +66,7 @@ class Accounts:
         self.issued = IssuedTokens(database, log_writer, clock, self.audit)
         self._log_writer = log_writer
         self._limit = clients_limit
+        self._keeps_examples = keeps_examples
         self._token_seconds = token_seconds
         self._clock = clock
         self._accounts: dict[str, Account] = {}  # by hash
@@ -153,6 +156,8 @@ class Accounts:
 
         A known ``client_token``, which clients make themselves, stands for the client that has it; None makes one here.
         """
+        if not self._keeps_examples:
+            examples = None
         if client_token is not None:
             if not looks_like(client_token, PREFIXES["client"]):
                 raise Refusal("malformed-request", "token must be obc_ and 32 random bytes in url-safe base64")
@@ -185,6 +190,8 @@ class Accounts:
 
     def declare(self, client: int, examples: int) -> None:
         """Record how many examples a client holds, once."""
+        if not self._keeps_examples:
+            return
         self.examples.check(client, examples)
         if not self.examples.is_known(client):
             self._log_writer.check()

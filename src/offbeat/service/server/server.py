@@ -225,6 +225,7 @@ async def _open_service(settings: ServerSettings, store: Store, engine: Engine, 
         clients_limit=engine.coordinator.clients,
         token_seconds=settings.token_seconds,
         max_examples=settings.max_examples,
+        keeps_examples=settings.privacy is None,
     )
     accounts.audit.add("server started", run=run_id, **start_facts(settings))
     uploads = Uploads(store.folder, settings.upload_budget)
