@@ -1,3 +1,4 @@
+import itertools
 import math
 from fractions import Fraction
 
@@ -123,6 +124,13 @@ def integer_norm_is_within(numbers, largest):
 def test_the_norm_of_whole_numbers_is_checked_exactly(numbers, largest):
     found = is_within(np.array(numbers, np.int32), largest)
     assert found == integer_norm_is_within(numbers, largest)
+
+
+def test_the_norm_of_few_whole_numbers_is_checked_exactly():
+    """All of them, so also those whose squares sum up to one more than is allowed."""
+    for largest, d in itertools.product(range(1, 5), range(1, 5)):
+        for numbers in itertools.combinations_with_replacement(range(8), d):
+            assert is_within(np.array(numbers, np.int32), largest) == integer_norm_is_within(numbers, largest)
 
 
 def test_the_check_of_the_norm_does_not_overflow():
