@@ -49,8 +49,8 @@ torture: .venv/installed ## kill server and clients, 200 times each of six runs,
 	OFFBEAT_SERVER_KILLS=200 $(BIN)/pytest -v tests/e2e/test_service_kills.py tests/e2e/test_service_bad_lines.py
 	OFFBEAT_PRIVATE_KILLS=200 $(BIN)/pytest -v tests/e2e/test_private_service.py
 
-audit: .venv/installed ## attack the noise of private sums 50 times for each mechanism, and 10,000 released models (CI: once, and 100; takes half an hour)
-	OFFBEAT_AUDITS=50 OFFBEAT_ATTACKS=10000 $(BIN)/pytest -v tests/offbeat_client/differential_privacy/test_audit.py tests/worlds/test_noise_attack.py
+audit: .venv/installed ## attack the noise of private sums 20 times for each mechanism, and 10,000 released models (CI: once, and 100; takes a quarter of an hour)
+	OFFBEAT_AUDITS=20 OFFBEAT_ATTACKS=10000 $(BIN)/pytest -v tests/offbeat_client/differential_privacy/test_audit.py tests/worlds/test_noise_attack.py
 
 faults: .venv/installed ## let each system call of the service fail once in process, and 200 of a real server's (needs strace)
 	OFFBEAT_FAULTS=all OFFBEAT_SERVER_FAULTS=200 $(BIN)/pytest -v tests/service/test_faults.py tests/e2e/test_service_faults.py

@@ -1,4 +1,4 @@
-"""Audits of noisy sums; ``OFFBEAT_AUDITS`` says how many of each mechanism, ``make audit`` does 50."""
+"""Audits of noisy sums; ``OFFBEAT_AUDITS`` says how many of each mechanism, ``make audit`` does 20."""
 
 import hashlib
 import math
