@@ -61,13 +61,14 @@ def norm(vector: NDArray[np.float32]) -> float:
     It is summed in float64: squares of float32, which would overflow or vanish, are exact there. The order of the
     additions does not depend on the processor.
     """
-    sums = np.zeros(min(_PIECE, len(vector)))
-    for begin in range(0, len(vector), _PIECE):
-        piece = vector[begin : begin + _PIECE]
+    sums = np.zeros(min(_PIECE, 1 << (len(vector) - 1).bit_length()))
+    for begin in range(0, len(vector), len(sums)):
+        piece = vector[begin : begin + len(sums)]
         sums[: len(piece)] += np.square(piece, dtype=np.float64)
-    with np.errstate(invalid="ignore"):
-        total = sums.sum()
-    return math.sqrt(math.fsum(sums)) if math.isfinite(total) else math.inf
+    while len(sums) > 1:
+        half = len(sums) // 2
+        sums = sums[:half] + sums[half:]
+    return math.sqrt(sums[0])
 
 
 def clip_factor(norm: float, clip_norm: float) -> float:
