@@ -2,6 +2,7 @@ import io
 import math
 import tomllib
 from functools import partial
+from pathlib import Path
 
 import pytest
 import tomli_w
@@ -125,6 +126,14 @@ def test_values_that_do_not_go_together_are_found_before_the_first_trial(sweep, 
     with pytest.raises(OffbeatError, match="momentum"):
         carry_out(wrong)
     assert not list((tmp_path / "out").iterdir())
+
+
+def test_trials_of_masks_need_a_metric_by_name(carry_out, overs):
+    path = Path(__file__).parents[2] / "examples" / "segmentation" / "experiment.toml"
+    changes = ["data.arguments.train_examples=60", "stop.updates=10"]
+    masks = Sweep.of(path, changes, overs("local.lr=0.1:0.2"), ["fedavg"], 2)
+    with pytest.raises(OffbeatError, match=r"^evaluate.metrics: name the metric .* for these labels it would be iou$"):
+        carry_out(masks)
 
 
 def test_all_trials_have_one_trainer(sweep, carry_out, tmp_path):

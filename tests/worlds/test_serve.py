@@ -8,7 +8,7 @@ import torch
 from offbeat.algorithms.components.buffers.share_cap import ShareCap
 from offbeat.config.server_file import ServerFile, load
 from offbeat.service.server.admin import export_model
-from offbeat.worlds.serve import build_coordinator, run_server
+from offbeat.worlds.serve import build_coordinator, run_server, with_default_metrics
 from tests.error_line import error_line
 from tests.service.conftest import running
 
@@ -135,3 +135,13 @@ def test_a_run_begins_from_the_initial_model_and_needs_it_again(file: LoadServer
     assert not torch.equal(coordinator.algorithm.model, vector)
     assert again.resolved()["service"].pop("initial_model") == str(tmp_path / "model.safetensors")
     assert "initial_model" not in plain.resolved()["service"]
+
+
+def test_metrics_are_those_of_the_servers_data() -> None:
+    path = Path(__file__).parents[2] / "examples" / "segmentation" / "server.toml"
+    changes = ["data.arguments.train_examples=20", "data.arguments.test_examples=5"]
+    served = with_default_metrics(load(path, changes))
+    assert served.evaluate is not None
+    assert served.evaluate.metrics == ("iou",)
+    named = load(path, [*changes, "evaluate.metrics=[]"])
+    assert with_default_metrics(named) is named

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
@@ -72,3 +73,21 @@ def test_the_mode_finds_mixed_devices():
     one, other = torch.zeros(2, device="meta"), torch.zeros(2)
     with SeparateDevices(), pytest.raises(AssertionError, match="mixes devices"):
         torch.dot(one, other)
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_class_weights_follow_the_model(name, readings):
+    labels = torch.zeros(20, dtype=torch.int64)
+    labels[3] = -100
+    examples = Examples(torch.zeros(20, 3, 8, 8), labels)
+    with initial_randomness(1):
+        flat = FlatModel(MODELS["dense"]())
+    objective = Objective(nn.CrossEntropyLoss(weight=torch.ones(5)))
+    workload = Workload(flat, objective, examples, [np.arange(10), np.arange(10, 20)], 1)
+    with SeparateDevices():
+        workload = workload.to(META)
+        start = workload.model.vector.clone()
+        jobs = [Job(client, 0, 0, start, LocalPlan(steps=2, batch_size=4, lr=0.1), "delta") for client in (0, 1)]
+        TRAINERS[name](workload).collect(jobs)
+    assert len(readings) == 1
+    assert objective.loss.weight.device.type == "cpu"
