@@ -23,7 +23,7 @@ from offbeat.algorithms.components import (
     Weighting,
     check_not_negative,
 )
-from offbeat.algorithms.fedluck_choice import best_steps_and_compression, check_plan, check_ranges
+from offbeat.algorithms.fedluck_choice import best_steps_and_compression, check_plan, check_ranges, check_steps
 from offbeat_client.local_plan import normaliser
 
 Exponent = Annotated[float, Interval(gt=0, le=2)]
@@ -89,8 +89,7 @@ class FedLuck(Algorithm):
         self.upload_seconds: dict[int, float] = {}  # β_i
 
     def check_local(self, local: LocalPlan) -> None:
-        if local.steps_by is not None:
-            raise ValueError("FedLuck chooses the number of steps: set local.steps to a number, for unmeasured clients")
+        check_steps(local)
         if self.normalise and local.optimizer != "sgd":
             raise ValueError("the a_i of normalise are weights of SGD's gradients: leave normalise or optimizer out")
 
@@ -130,7 +129,6 @@ class FedLuck(Algorithm):
         self.upload_seconds[client] = upload_seconds
 
     def next_model(self, model: Tensor, closed: ClosedBuffer) -> Tensor:
-        if not self.normalise:
-            return self.step(model, closed.mean(closed.weight))
-        # The mean of all C(Δ_i) / a_i times the mean a_i.
-        return self.step(model, closed.mean(closed.count * (closed.count / closed.tallies["a"])))
+        # With normalise, the mean of all C(Δ_i) / a_i times the mean a_i.
+        weight = closed.count * (closed.count / closed.tallies["a"]) if self.normalise else closed.weight
+        return self.step(model, closed.mean(weight))

@@ -73,6 +73,12 @@ def check_ranges(steps: tuple[int, int], compression: Range) -> None:
         raise ValueError(f"compression must be two shares in (0, 1], the smaller first, got {list(compression)}")
 
 
+def check_steps(local: LocalPlan) -> None:
+    """Raise ``ValueError`` if the steps depend on a client's examples."""
+    if local.steps_by is not None:
+        raise ValueError("FedLuck chooses the number of steps: set local.steps to a number, for unmeasured clients")
+
+
 def check_plan(local: LocalPlan) -> None:
     """Check that a plan leaves the numbers of steps and of entries to FedLuck.
 
