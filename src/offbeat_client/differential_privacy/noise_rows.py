@@ -43,7 +43,7 @@ class NoiseSource:
     a second server of the same run, gets other rows from the first sum on that differs. If rows were bound to their own
     sums alone, two copies with one different sum before an equal one would have banded noise that shares the newest row
     but not the one before it; the difference of the releases would show that row, and so the difference of the sums.
-    A secret is for one run.
+    A row is bound to σ and the other arguments, too: S + G and S + 2G would show S. A secret is for one run.
 
     Attributes:
         deviation: Standard deviation of one coordinate of ``noise``, in steps; smaller for the first p − 1 numbers.
@@ -83,7 +83,9 @@ class NoiseSource:
         if self.deviation > _LARGEST_DEVIATION:
             raise ValueError(f"noise of {self.deviation:.3g} steps is too large to be exact: take fewer bits")
         self.rows = bands
-        self._secret = secret
+        # Two kinds of noise from one secret, on the same sum, would reveal it.
+        kind = f"{length} {float(noise_multiplier).hex()} {largest} {participations} {separation} {bands}"
+        self._secret = hmac.digest(secret, kind.encode(), "sha256")
         self._length = length
         row_deviation = unit * sensitivity(participations, separation, bands) / math.sqrt(participations)
         self._coefficients = row_deviation * coefficients(bands)

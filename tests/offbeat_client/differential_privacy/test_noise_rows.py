@@ -34,6 +34,12 @@ def noise(source: NoiseSource, number: int) -> NDArray[np.int64]:
     return source.noise(number, DIGESTS[:number])
 
 
+def row_of(source: NoiseSource, number: int) -> Vectors:
+    """Return a row of the source, unscaled."""
+    key = hmac.digest(source._secret, DIGESTS[number - 1], "sha256")
+    return np.concatenate([source._normals(key, number, piece) for piece in range(4)])[:LENGTH]
+
+
 def unit(length: int = LENGTH) -> float:
     """The largest norm of an update, in steps."""
     return LARGEST + math.sqrt(length)
@@ -47,13 +53,14 @@ def rows() -> Vectors:
 
 
 def test_noise_is_rounded_gaussians_of_the_words_of_each_row() -> None:
-    """AES-256's words under the HMAC of the sum's digest, from row and piece; the sum of the rows is rounded once."""
+    """AES-256's words under the HMAC of arguments and digest, from row and piece; the sum of rows is rounded once."""
     length, pieces = 40_000, (32_768, 40_000 - 32_768)
     found = source(length=length, **BANDED).noise(2, DIGESTS[:2])
     deviation = (LARGEST + math.sqrt(length)) * sensitivity(3, 4, 4) / math.sqrt(3)
     expected = np.zeros(length)
+    kind = b"40000 0x1.0000000000000p+0 524287 3 4 4"
     for row, coefficient in ((2, 1.0), (1, -0.5)):
-        key = hmac.digest(SECRET, DIGESTS[row - 1], "sha256")
+        key = hmac.digest(hmac.digest(SECRET, kind, "sha256"), DIGESTS[row - 1], "sha256")
         words = [keystream(key, row << 32 | piece, 4 * count) for piece, count in enumerate(pieces)]
         expected += coefficient * deviation * np.concatenate([gaussians(part) for part in words])
     assert found.dtype == np.int64
@@ -67,12 +74,19 @@ def test_rows_are_bound_to_their_sums() -> None:
     assert (first == plain.noise(3, DIGESTS[2:3])).all()  # independent noise takes the last digest only
     for other in (plain.noise(3, [*DIGESTS[:2], b"another"]), plain.noise(4, DIGESTS[:3])):
         assert abs(np.corrcoef(first, other)[0, 1]) < 5 / math.sqrt(LENGTH)
-    rows = np.stack([noise(plain, number) for number in range(1, 7)])
+    rows = np.stack([row_of(banded, number) for number in range(1, 7)]) * unit()
     expected = sum(binom(0.5, j) * (-1) ** j * rows[5 - j] for j in range(4)) * sensitivity(3, 4, 4) / math.sqrt(3)
     for _ in range(2):  # made, and from the cache
         np.testing.assert_allclose(noise(banded, 6), expected, rtol=0, atol=4)  # the rows here are rounded
     with pytest.raises(ValueError, match="the noise of sum 6 needs the digests of 4 sums, got 3"):
         banded.noise(6, DIGESTS[:3])
+
+
+@pytest.mark.parametrize("changes", [{"noise_multiplier": 2.0}, {"participations": 2}, {"separation": 2}])
+def test_noise_of_other_arguments_is_independent(changes: dict[str, Any]) -> None:
+    """A secret that was kept for a run with another σ: of one row, S + σ G and S + 2σ G would show S."""
+    one, other = noise(source(), 1) / unit(), noise(source(**changes), 1) / unit()
+    assert abs(np.corrcoef(one, other)[0, 1]) < 5 / math.sqrt(LENGTH)
 
 
 def test_in_doubt_a_sum_is_rounded_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,8 +149,9 @@ def test_squares_of_pairs_are_independent(rows: Vectors) -> None:
     assert abs(products) < 5 * math.sqrt(4 * 20 * half)
 
 
-def test_banded_noise_is_the_matrix_times_the_rows(rows: Vectors) -> None:
+def test_banded_noise_is_the_matrix_times_the_rows() -> None:
     banded = source(**BANDED, noise_multiplier=2.5)
+    rows = np.stack([row_of(banded, number) for number in range(1, 21)])
     column = np.zeros(20)
     column[:4] = [binom(0.5, j) * (-1) ** j for j in range(4)]
     expected = 2.5 * unit() * sensitivity(3, 4, 4) / math.sqrt(3) * toeplitz(column, np.zeros(20)) @ rows
