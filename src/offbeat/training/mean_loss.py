@@ -25,16 +25,17 @@ def mean_loss(losses: Sequence[float], counts: Sequence[float | None], sizes: Se
     return sum(loss * count for loss, count in zip(losses, known, strict=True) if count) / total if total else None
 
 
-def mean_of_steps(losses: Sequence[Tensor], counts: Sequence[Tensor | None]) -> Tensor:
+def mean_of_steps(losses: Sequence[Tensor], counts: Sequence[Tensor | None], sizes: Sequence[int]) -> Tensor:
     """Return the mean loss of a visit's steps, ``()``.
 
-    As ``mean_loss`` of equally large minibatches. It is 0 if no step has a target. On the losses' device, without
-    waiting for it.
+    As ``mean_loss``, but 0 if no step has a target. On the losses' device, without waiting for it.
     """
     values = torch.stack(list(losses)).float()
     known = [count for count in counts if count is not None]
     if len(known) < len(counts):
-        return values.mean()
+        if len(set(sizes)) == 1:
+            return values.mean()
+        known = list(torch.tensor(sizes, device=values.device))
     weights = torch.stack(known).float()
     total = weights.sum()
     weighted = (values * weights).where(weights > 0, 0.0).sum() / total

@@ -60,14 +60,14 @@ def visit_with_torch(module, inputs, labels, shard, job):
         optimizer.param_groups[0]["lr"] = plan.lr[step] if isinstance(plan.lr, tuple) else plan.lr
         optimizer.zero_grad()
         loss = cross_entropy(module(inputs[batch]), labels[batch])
-        losses.append(loss.item())
+        losses.append(loss.item() * len(batch))
         distance = sum(((p - b) ** 2).sum() for p, b in zip(parameters, begin, strict=True))
         slope = 0 if job.offset is None else job.offset @ nn.utils.parameters_to_vector(parameters)
         (loss + plan.mu / 2 * distance + slope).backward()
         if plan.clip_norm is not None:
             nn.utils.clip_grad_norm_(parameters, plan.clip_norm)
         optimizer.step()
-    return nn.utils.parameters_to_vector(parameters).detach(), sum(losses) / len(losses)
+    return nn.utils.parameters_to_vector(parameters).detach(), sum(losses) / sum(map(len, batches[: plan.steps]))
 
 
 class TestVisit:

@@ -15,12 +15,17 @@ from offbeat.training.trainers.distributed.processes import ProcessTrainer
 from offbeat.training.trainers.graph_loop import GraphLoopTrainer
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
+from offbeat_client.local_steps import Epochs
 from tests.training.conftest import assert_alike, assert_same, data_of, made
 from tests.workloads import workload_of
 
 SIZES = (20, 20, 20, 20)
 PLAN = LocalPlan(steps=6, batch_size=4, lr=0.2)
 WEIGHT = torch.tensor([0.1, 5.0, 1.0, 2.0])
+
+
+def own_mean(outputs, labels):
+    return (outputs[:, 0] - labels).square().mean()
 
 
 def linear():
@@ -108,6 +113,20 @@ def test_the_loss_of_a_plain_mean_is_the_mean_of_the_steps_as_before(loss):
     assert result.loss == torch.stack([value for value, _ in trainer.steps]).mean().item()
     (batched,) = VmapTrainer(made_workload).collect([job])
     assert batched.loss == pytest.approx(result.loss, rel=1e-6)
+
+
+@pytest.mark.parametrize("make", [LoopTrainer, VmapTrainer])
+@pytest.mark.parametrize("loss", [cross_entropy, nn.CrossEntropyLoss(weight=WEIGHT), own_mean])
+def test_a_smaller_minibatch_at_the_end_of_a_pass_counts_by_its_examples(make, loss):
+    made_workload = workload(**data_of((7, 23), 6) | {"loss": loss})
+    plan, start = LocalPlan(steps=1, batch_size=5, lr=1e-9, steps_by=Epochs(1)), made_workload.model.vector.clone()
+    todo = [Job(client, 0, 0, start, plan.of(size), "delta") for client, size in enumerate((7, 23))]
+    results = make(made_workload).collect(todo)
+    made_workload.model.load(start)
+    for shard, result in zip(made_workload.shards, results, strict=True):
+        inputs, labels = made_workload.train.take(torch.from_numpy(shard))
+        with torch.no_grad():
+            assert result.loss == pytest.approx(loss(made_workload.model.module(inputs), labels).item(), rel=1e-5)
 
 
 def test_labels_without_ignored_ones_are_trained_by_the_dense_kernel_others_not():

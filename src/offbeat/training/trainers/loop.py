@@ -40,6 +40,7 @@ class LoopTrainer(Trainer):
         self._model = workload.model
         self._objective = workload.objective
         self._pooling = fast_max_pooling(workload.model.module)
+        self._minibatch_sizes: Sequence[int] = ()
         self._shards = [torch.from_numpy(shard) for shard in workload.shards]
         self._augment = None if workload.augmentation is None else AUGMENTATIONS[workload.augmentation]
 
@@ -58,7 +59,7 @@ class LoopTrainer(Trainer):
         plan, shard = job.plan, self._shards[job.client]
         batch_size = min(plan.batch_size, len(shard))
         seed, accelerator = self.workload.seed, self.workload.accelerator
-        sizes = plan.minibatch_sizes(len(shard))
+        self._minibatch_sizes = sizes = plan.minibatch_sizes(len(shard))
         minibatches = shard[example_order(seed, job.client, job.visit, len(shard), sum(sizes))].split(sizes)
         client, visit = np.array([job.client]), np.array([job.visit])
         # Dropout and similar layers draw from torch's own generator.
@@ -86,7 +87,7 @@ class LoopTrainer(Trainer):
     def mean_loss(self) -> Tensor:
         """Return the mean loss of the latest visit's steps, ``()``."""
         losses, counts = zip(*self.steps, strict=True)
-        return mean_of_steps(losses, counts)
+        return mean_of_steps(losses, counts, self._minibatch_sizes[: len(losses)])
 
     def _differentiate(self, inputs: Inputs[Tensor], labels: Tensor) -> tuple[Tensor, Tensor | None]:
         """Compute the model's gradient on a minibatch; return an entry of ``steps``."""

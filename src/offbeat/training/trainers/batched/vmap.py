@@ -163,9 +163,9 @@ class VmapTrainer(Trainer):
         vectors = [result_vector(job.payload, starts[row], ends[row]) for row, job in enumerate(jobs[:number])]
         squares = torch.stack([vector.dot(vector) for vector in vectors])
         numbers = read_numbers(torch.cat([losses[:number], counts[:number], squares[:, None]], dim=1))
-        for job, vector, (*of_steps, square) in zip(jobs[:number], vectors, numbers, strict=True):
-            first = len(of_steps) // 2
-            of_job = of_steps[: job.plan.steps], of_steps[first : first + job.plan.steps]
+        for row, (job, vector, (*of_steps, square)) in enumerate(zip(jobs[:number], vectors, numbers, strict=True)):
+            first, end = len(of_steps) // 2, job.plan.steps
+            of_job = of_steps[:end], of_steps[first : first + end], sizes[row, :end].tolist()
             yield Result(vector, _mean_of_steps(*of_job), square)
 
     def _slopes(
@@ -317,12 +317,12 @@ def _local_step(
         weights[name].addcmul_(slope, _along(rates, slope), value=-1)
 
 
-def _mean_of_steps(losses: Sequence[float], counts: Sequence[float]) -> float:
+def _mean_of_steps(losses: Sequence[float], counts: Sequence[float], sizes: Sequence[int]) -> float:
     """Return the mean loss of a visit's steps; 0 if they have no target."""
-    if len(set(counts)) == 1 and counts[0]:
+    if len(set(counts)) == len(set(sizes)) == 1 and counts[0]:
         return math.fsum(losses) / len(losses)
     known = [None if count == _UNKNOWN else count for count in counts]
-    return mean_loss(losses, known, [1] * len(losses)) or 0.0
+    return mean_loss(losses, known, sizes) or 0.0
 
 
 def _names(jobs: Sequence[Job]) -> str:
