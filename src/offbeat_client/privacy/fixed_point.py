@@ -64,7 +64,8 @@ def norm(vector: NDArray[np.float32]) -> float:
     sums = np.zeros(min(_PIECE, 1 << (len(vector) - 1).bit_length()))
     for begin in range(0, len(vector), len(sums)):
         piece = vector[begin : begin + len(sums)]
-        sums[: len(piece)] += np.square(piece, dtype=np.float64)
+        with np.errstate(invalid="ignore"):  # of a NaN that signals
+            sums[: len(piece)] += np.square(piece, dtype=np.float64)
     while len(sums) > 1:
         half = len(sums) // 2
         sums = sums[:half] + sums[half:]

@@ -133,6 +133,11 @@ def test_the_norm_of_few_whole_numbers_is_checked_exactly():
             assert is_within(np.array(numbers, np.int32), largest) == integer_norm_is_within(numbers, largest)
 
 
+def test_a_nan_that_signals_counts_as_zeros_without_a_warning():
+    vector = np.array([0x7F800001, 0x3F800000], np.uint32).view(np.float32)
+    assert not whole_numbers(vector, clip_norm=1.0, largest=7, key=KEY).any()
+
+
 def test_the_check_of_the_norm_does_not_overflow():
     """200,000 entries of 2²³ − 1: their squares sum up to 1.4 · 10¹⁹, beyond 64 bits."""
     numbers = np.full(200_000, 2**23 - 1, np.int32)

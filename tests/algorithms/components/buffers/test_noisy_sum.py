@@ -10,6 +10,7 @@ from offbeat.algorithms import FADAS, FedAvg, FedBuff, FedNova
 from offbeat.algorithms.components import LocalPlan
 from offbeat.algorithms.components.buffers.noisy_sum import noisy
 from offbeat.algorithms.components.staleness import constant, polynomial
+from offbeat.algorithms.components.update import Update
 from offbeat.whole_numbers import Grid, WholeNumbers
 from offbeat_client.differential_privacy.noise_rows import NoiseSource
 
@@ -201,6 +202,26 @@ def test_models_are_whole_numbers_of_steps(send):
         send(algorithm, client, *random.standard_normal(2))
         steps = algorithm.model * (2 / STEP)
         assert torch.equal(steps, steps.round())
+
+
+def test_a_release_is_a_function_of_the_whole_sum_with_its_noise():
+    """Sum and noise that become floats before they are added would be rounded twice, which tells the sum."""
+    length, grid = 1000, Grid(clip_norm=5.0, largest=2**19 - 1)
+
+    def on_grid(update, divisor, scale):
+        return WholeNumbers(update.vector, grid, divisor, scale, bytes(32))
+
+    algorithm = FedBuff(buffer_size=1, staleness=constant())
+    noise = NoiseSource(bytes(32), length, noise_multiplier=5.0, largest=grid.largest)
+    algorithm.wrap(noisy(step=grid.step, whole=on_grid, noise=noise, least=1))
+    algorithm.start(torch.zeros(length), 1)
+    algorithm.assign(0, PLAN)
+    vector = torch.from_numpy(np.random.default_rng(0).standard_normal(length).astype(np.float32))
+    algorithm.receive(Update(0, 0, vector, 1, 1, 1.0, plan=PLAN))
+    released = -algorithm.model
+    whole_sum = (released.double() / grid.step).round()
+    assert whole_sum.abs().max() > 2**20
+    assert torch.equal(released, (whole_sum * grid.step).float())
 
 
 def test_the_state_is_that_of_the_sum(send):
