@@ -14,16 +14,18 @@ LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
 def plain_number(value: Any) -> Any:
     """Return Python's number for one of numpy, torch or pandas; others unchanged.
 
-    An array or a tensor of one entry is a number.
+    An array or a tensor of one entry is a number; a masked entry and a time of numpy are not.
     """
     if type(value) in (int, float) or not hasattr(value, "item") or prod(getattr(value, "shape", (0,))) != 1:
         return value
-    return value.item()
+    return value if _is_time(value) or _is_masked(value) else value.item()
 
 
 def is_number(value: object) -> bool:
-    """Return whether a value is a real number of Python; booleans are not."""
-    return type(value) in (int, float) or (not isinstance(value, bool) and isinstance(value, Real))
+    """Return whether a value is a real number; booleans and times are not."""
+    # A difference of times of numpy says that it is an integer.
+    is_real = isinstance(value, Real) and not isinstance(value, bool) and not _is_time(value)
+    return type(value) in (int, float) or is_real
 
 
 def check_count(name: str, value: Any) -> int:
@@ -63,3 +65,12 @@ def _check_finite(name: str, value: Any) -> float:
     if not abs(number) <= LARGEST_FLOAT32:
         raise ValueError(f"{name} must be finite in 32 bits, got {value!r}")
     return number
+
+
+def _is_time(value: object) -> bool:
+    return getattr(getattr(value, "dtype", None), "kind", None) in ("m", "M")
+
+
+def _is_masked(value: Any) -> bool:
+    # By its name, since algorithms do without numpy.
+    return any(kind.__name__ == "MaskedArray" for kind in type(value).__mro__) and bool(value.mask.any())

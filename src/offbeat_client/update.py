@@ -43,10 +43,13 @@ def check_fitted(result: Any, start: Mapping[str, NDArray[np.float32]], visit: V
                 f"the model that fit returned needs {name} as an array of shape {first.shape}, got {got}"
             )
         try:
+            end: NDArray[Any] = np.asanyarray(last)
+            if end.dtype.kind in "cmMSU" or np.ma.is_masked(end):  # which float32 would change
+                raise TypeError("it has masked values" if np.ma.is_masked(end) else f"its values are {end.dtype}")
             with np.errstate(over="ignore"):
-                np.asarray(last, np.float32)
+                np.asarray(end, np.float32)
         except (RuntimeError, TypeError, ValueError) as error:  # such as a tensor on a GPU
-            raise OffbeatError(f"{name} of the model that fit returned is not an array: {error}") from None
+            raise OffbeatError(f"{name} of the model that fit returned is not an array of numbers: {error}") from None
     steps = visit.plan.steps if result.steps is None else result.steps
     counts = {"examples": plain_number(result.examples), "steps": plain_number(steps)}
     for (what, number), most in zip(counts.items(), (LARGEST_COUNT, visit.plan.steps), strict=True):

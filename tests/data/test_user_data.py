@@ -3,6 +3,7 @@ import math
 import tracemalloc
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
@@ -104,7 +105,7 @@ def test_users_are_numbered_in_sorted_order(users):
     assert [names[number] for number in numbers] == users
 
 
-@pytest.mark.parametrize("kind", [np.array, torch.tensor, tuple])
+@pytest.mark.parametrize("kind", [np.array, torch.tensor, tuple, pa.array, lambda users: list(torch.tensor(users))])
 def test_users_in_other_containers(kind):
     dataset = from_user((Listed(TRAIN, kind([30, 10, 30, 20])), Listed(TEST)), "mine")
     assert dataset.users is not None
@@ -128,6 +129,7 @@ def test_users_are_taken_through_subsets_and_concatenations():
         (Subset(Listed(TRAIN, [1, 2]), [0]), r"2 users but 4 examples in the data set of which train is a subset"),
         (ConcatDataset([Listed(TRAIN, [1, 2, 1, 2]), Listed(TRAIN)]), "users are missing in part 1 of train"),
         (Listed(TRAIN, [1, None, 2, 3]), "example 1 has None"),
+        (Listed(TRAIN, pa.array(["a", None, "b", "c"])), "example 1 has None"),
         (Listed(TRAIN, [1, math.nan, 2, 3]), "example 1 has nan"),
         (Listed(TRAIN, [1, 0, True, 3]), "example 2 has True"),
         (Listed(TRAIN, ["a", "b", 3, "c"]), "example 2 has 3"),

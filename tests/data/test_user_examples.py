@@ -114,8 +114,9 @@ def test_a_hugging_face_dataset_itself():
     for train in (made, made.with_format("torch")):
         assert_is_of_examples(from_user((train, made.select([0, 1])), "mine"))
     ragged = datasets.Dataset.from_list(RAGGED)
-    with pytest.raises(OffbeatError, match=r"train example 1: the input.input_ids has shape \(1,\), .* data\.collate"):
-        from_user((ragged, ragged), "mine")
+    for form in (None, "pandas", "arrow"):
+        with pytest.raises(OffbeatError, match=r"example 1: the input.input_ids has shape \(1,\), .* data\.collate"):
+            from_user((ragged.with_format(form), ragged), "mine")
     dataset = from_user((ragged, ragged), "mine", collate=pad)
     assert dataset.train_inputs["input_ids"].tolist() == [[1, 2, 3], [4, 0, 0]]
 

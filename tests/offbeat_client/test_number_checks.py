@@ -37,7 +37,11 @@ def test_numbers_of_other_libraries_become_pythons(value):
 
 
 @pytest.mark.parametrize(
-    "value", [True, np.True_, torch.tensor(True), "3", None, [3], np.arange(3), torch.zeros(2), {}, pd.NA, pd.NaT, 3j]
+    "value",
+    [
+        *[True, np.True_, torch.tensor(True), "3", None, [3], np.arange(3), torch.zeros(2), {}, pd.NA, pd.NaT, 3j],
+        *[np.ma.masked, np.ma.masked_array([3], [True]), np.timedelta64(3, "ns"), np.array("2024-01-01", "M8[ns]")],
+    ],
 )
 def test_all_else_is_not_a_number_and_shown_as_it_was_given(value):
     assert not is_number(plain_number(value))

@@ -38,6 +38,10 @@ def test_a_module_that_a_copy_would_not_equal_is_refused():
     shared[1].weight.data = shared[0].weight.data
     with pytest.raises(OffbeatError, match="share their memory"):
         module_of(shared, 1)
+    layer = torch.nn.Linear(2, 2)
+    layer.weight = torch.nn.Parameter(torch.eye(2).to_sparse())  # which cannot be copied
+    with pytest.raises(OffbeatError, match=r"parameter weight is torch\.sparse_coo: make it dense"):
+        module_of(layer, 1)
 
 
 def experiment(**changes):

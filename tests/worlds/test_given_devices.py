@@ -1,6 +1,8 @@
 import math
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 
@@ -37,7 +39,15 @@ def test_only_arrays_and_functions_are_separated():
 
 
 @pytest.mark.parametrize(
-    "values", [[1, 2.5, 4], np.array([1, 2.5, 4]), torch.tensor([1, 2.5, 4]), lambda client: [1, 2.5, 4][client]]
+    "values",
+    [
+        [1, 2.5, 4],
+        np.array([1, 2.5, 4]),
+        torch.tensor([1, 2.5, 4], dtype=torch.bfloat16, requires_grad=True),
+        pd.Series([1, 2.5, 4], dtype="Float64", index=[7, 8, 9]),
+        pa.array([1, 2.5, 4]),
+        lambda client: [1, 2.5, 4][client],
+    ],
 )
 def test_speeds_are_by_client(values, given):
     assert given(step_seconds=values).step_seconds.tolist() == [1.0, 2.5, 4.0]
@@ -83,7 +93,17 @@ def fails(client):
         ({"step_seconds": [1, 0, 2]}, "population.step_seconds: client 1 has 0.0, but needs a finite number above 0"),
         ({"step_seconds": [1, 2, math.nan]}, "population.step_seconds: client 2 has nan, but needs"),
         ({"step_seconds": [1, 2, 1e16]}, r"population.step_seconds: client 2 has 1e\+16, but at most"),
-        ({"step_seconds": [1, 2, "x"]}, "population.step_seconds: its values must be numbers"),
+        ({"step_seconds": [1, 2, "x"]}, "population.step_seconds: client 2 has 'x', but needs a number, or rows"),
+        ({"step_seconds": [1, "2", 3]}, "client 1 has '2', but needs a number"),
+        ({"step_seconds": lambda client: client > 1 or 1.0}, "client 2 has True, but needs a number"),
+        ({"step_seconds": np.array([1, 2, 3 + 1j])}, r"client 0 has np.complex128\(1\+0j\), but needs a number"),
+        ({"step_seconds": np.ma.masked_array([1, 2, 3], [0, 1, 0])}, "client 1 has masked, but needs a number"),
+        ({"step_seconds": pd.Series([1, None, 3], dtype="Int64")}, "client 1 has <NA>, but needs a number"),
+        ({"step_seconds": pa.array([1, None, 3])}, "client 1 has None, but needs a number"),
+        ({"step_seconds": pd.to_timedelta([1, 2, 3], unit="s")}, r"client 0 has Timedelta\(.*\), but needs a number"),
+        ({"up_bytes_per_second": np.array([1, 2, 3], "m8[s]")}, r"client 0 has np.timedelta64\(1,'s'\), but needs"),
+        ({"availability": lambda _: np.ma.masked_array([(0, 4)], [[0, 1]])}, "client 0 has masked_array.* rows of"),
+        ({"availability": lambda _: [("0", "4")]}, r"client 0 has \[\('0', '4'\)\], but needs a number, or rows of"),
         ({"step_seconds": fails}, "population.step_seconds: it failed: KeyError: 0"),
         (
             {"up_bytes_per_second": [1, 2, 1e-7]},

@@ -13,6 +13,7 @@ from offbeat.data.dataset_checks import check
 from offbeat.data.user_examples import Collate, collate_examples, describe, read_examples
 from offbeat.errors import OffbeatError
 from offbeat.inputs import map_inputs, token_numbers
+from offbeat_client.number_checks import plain_number
 
 
 def from_user(data: object, name: str, *, collate: Collate | None = None) -> Dataset:
@@ -107,7 +108,10 @@ def _find_users(data: Any, name: str) -> list[Any] | None:
     users = getattr(data, "users", None)
     if users is not None:
         try:
-            return users.tolist() if isinstance(users, Tensor | np.ndarray) else list(users)
+            if isinstance(users, Tensor | np.ndarray):
+                return users.tolist()
+            listed = users.to_pylist() if hasattr(users, "to_pylist") else users  # the former of pyarrow
+            return [plain_number(user) for user in listed]
         except TypeError as error:
             raise OffbeatError(f"{name}: users is {describe(users)}: give one for each train example") from error
     if isinstance(data, Subset):

@@ -33,6 +33,7 @@ def read_examples(data: Any, part: str) -> ExampleArrays:
     batch = _as_batch(data)
     if batch is not None:
         return _arrays(batch, part)
+    data = _one_by_one(data)
     columns: dict[str, NDArray[Any]] = {}
     for index in range(size):
         where = f"{part} example {index}"
@@ -122,6 +123,15 @@ def _columns(data: Any) -> Any:
         return None
     # Ragged columns are read one by one, to name an example.
     return None if any(np.asarray(column).dtype == object for column in columns.values()) else columns
+
+
+def _one_by_one(data: Any) -> Any:
+    """Return data whose examples are pairs or dicts of values.
+
+    An example of a Hugging Face data set in the format of tables is a table.
+    """
+    is_table = hasattr(data, "with_format") and data.format["type"] in ("arrow", "pandas", "polars")
+    return data.with_format(None, data.format["columns"]) if is_table else data
 
 
 def _read(data: Any, index: int, part: str) -> Any:

@@ -16,7 +16,7 @@ from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import LocalSection
 from offbeat.config.steps_function import StepsFunction
 from offbeat.errors import OffbeatError
-from offbeat.training.flat_model import refuse_shared_memory
+from offbeat.training.flat_model import check_parameters
 from offbeat.training.loss_modules import check_loss, name_of_loss
 from offbeat.training.models import initial_randomness
 from offbeat.training.objectives import Objective
@@ -98,7 +98,7 @@ def module_of(model: nn.Module | Callable[[], object], seed: int) -> nn.Module:
         hooked = parameter_with_hook(model)
         if hooked is not None:  # a copy would not have it
             raise OffbeatError(f"model: its parameter {hooked} has a hook: pass the class or a function")
-        refuse_shared_memory(model)
+        check_parameters(model)
         try:
             return copy.deepcopy(model)
         except Exception as error:  # such as a TypeError for a lock

@@ -1,6 +1,6 @@
 """A module whose trainable parameters are one flat float32 vector."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import torch
@@ -38,26 +38,7 @@ class FlatModel:
         for layer in module.modules():
             if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
                 layer.sparse = False  # of its gradient, which is added to a dense vector
-        parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        if not parameters:
-            raise OffbeatError("the model has nothing to train: no parameter has requires_grad")
-        for name, parameter in parameters.items():
-            if is_lazy(parameter):
-                raise OffbeatError(
-                    f"the model's parameter {name} has no shape yet: give its layer the number of inputs"
-                )
-            if parameter.dtype != torch.float32:
-                remedy = (
-                    "make its real and imaginary parts two parameters, and join them by torch.complex"
-                    if parameter.is_complex()
-                    else "convert the model with .float()"
-                )
-                raise OffbeatError(f"the model's parameter {name} is {parameter.dtype}: {remedy}")
-            if parameter.layout != torch.strided:
-                raise OffbeatError(
-                    f"the model's parameter {name} is {parameter.layout}: make it dense, with .to_dense()"
-                )
-        refuse_shared_memory(module)
+        parameters = check_parameters(module)
         devices = {parameter.device: name for name, parameter in parameters.items()}
         if len(devices) > 1:
             found = " and ".join(f"{name} on {device}" for device, name in devices.items())
@@ -158,17 +139,38 @@ class FlatModel:
         return [part.view(shape) for part, shape in zip(parts, self._shapes.values(), strict=True)]
 
 
-def refuse_shared_memory(module: nn.Module) -> None:
-    """Raise ``OffbeatError`` if two trainable parameters are one tensor's memory.
+def check_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the parameters to train by name.
+
+    Raises ``OffbeatError`` if there are none, or one is not dense float32, has no shape yet or shares its memory.
+    """
+    parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    if not parameters:
+        raise OffbeatError("the model has nothing to train: no parameter has requires_grad")
+    for name, parameter in parameters.items():
+        if is_lazy(parameter):
+            raise OffbeatError(f"the model's parameter {name} has no shape yet: give its layer the number of inputs")
+        if parameter.dtype != torch.float32:
+            remedy = (
+                "make its real and imaginary parts two parameters, and join them by torch.complex"
+                if parameter.is_complex()
+                else "convert the model with .float()"
+            )
+            raise OffbeatError(f"the model's parameter {name} is {parameter.dtype}: {remedy}")
+        if parameter.layout != torch.strided:
+            raise OffbeatError(f"the model's parameter {name} is {parameter.layout}: make it dense, with .to_dense()")
+    _refuse_shared_memory(parameters)
+    return parameters
+
+
+def _refuse_shared_memory(parameters: Mapping[str, nn.Parameter]) -> None:
+    """Refuse two parameters that are one tensor's memory.
 
     Only a parameter that is one object in both layers stays shared when it is copied.
     """
     names: dict[int, str] = {}
-    for name, parameter in module.named_parameters():
-        has_memory = not is_lazy(parameter) and parameter.layout == torch.strided and parameter.data_ptr()
-        if not parameter.requires_grad or not has_memory:
-            continue
-        other = names.setdefault(parameter.data_ptr(), name)
+    for name, parameter in parameters.items():
+        other = names.setdefault(parameter.data_ptr(), name) if parameter.data_ptr() else name
         if other != name:
             raise OffbeatError(
                 f"the model's parameters {other} and {name} share their memory, but are two: make them one, by "

@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from offbeat.data.user_examples import as_array
 from offbeat.errors import OffbeatError
 from offbeat.population.availability import Availability, Intervals
 from offbeat.population.devices.bandwidth_traces import Trace
@@ -54,15 +55,26 @@ def with_given(population: Population, given: Mapping[str, Any]) -> Population:
 
 def _by_client(value: Any, clients: int) -> list[NDArray[np.float64]]:
     try:
-        values = list(map(value, range(clients))) if callable(value) else list(value)
+        if callable(value):
+            values = list(map(value, range(clients)))
+        else:
+            values = value.to_pylist() if hasattr(value, "to_pylist") else list(value)  # the former of pyarrow
     except Exception as error:
         raise failure("it failed", error) from error
     if len(values) != clients:
         raise OffbeatError(f"has {len(values)} values, but there are {clients} clients")
+    return [_array(client, each) for client, each in enumerate(values)]
+
+
+def _array(client: int, value: Any) -> NDArray[np.float64]:
     try:
-        return [np.asarray(each, np.float64) for each in values]
-    except (TypeError, ValueError):
-        raise OffbeatError("its values must be numbers, or rows of numbers") from None
+        array = as_array(value, "")
+        if array.size and array.dtype.kind not in "fiuO":  # a text, a time or a boolean would become a number
+            raise TypeError
+        return array.astype(np.float64)
+    except (OffbeatError, TypeError, ValueError):
+        found = " ".join(repr(value).split())[:80]
+        raise OffbeatError(f"client {client} has {found}, but needs a number, or rows of numbers") from None
 
 
 def _numbers(values: list[NDArray[np.float64]]) -> NDArray[np.float64]:

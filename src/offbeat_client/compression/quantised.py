@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from offbeat_client.compression.base import Compressor, check_finite, random_numbers
 from offbeat_client.compression.bits import pack_flags, pack_numbers, packed_bytes, unpack_flags, unpack_numbers
+from offbeat_client.number_checks import is_number
 
 # The one float32 at the beginning of the payload, a norm or a scale.
 _FLOAT = struct.Struct("<f")
@@ -41,7 +42,7 @@ class Qsgd(Compressor):
     parameters_format = struct.Struct("<B")
 
     def __post_init__(self) -> None:
-        if isinstance(self.bits, bool) or not isinstance(self.bits, Integral) or not 2 <= self.bits <= 16:
+        if not is_number(self.bits) or not isinstance(self.bits, Integral) or not 2 <= self.bits <= 16:
             raise ValueError(f"bits must be a whole number in 2 … 16, got {self.bits}")
 
     @property

@@ -9,7 +9,9 @@ from safetensors.torch import load
 
 from offbeat.service.client import Fitted, run_client
 from offbeat.service.client.run import with_arrays
+from offbeat_client.errors import OffbeatError
 from offbeat_client.local_plan import LocalPlan
+from offbeat_client.update import check_fitted
 from offbeat_client.visit import Visit
 from tests.offbeat_client.helper_facts import PRIVACY, TERMS, Helper, private_folder
 
@@ -77,6 +79,12 @@ def test_tensors_of_any_type_become_float32(arrays, dtype):
     assert trained["a"].dtype == np.float32
     assert trained["a"].tolist() == [0, 1, 2]
     assert examples == 1
+
+
+def test_an_imaginary_part_is_not_dropped(arrays):
+    trained, _ = with_arrays(lambda model, visit: ({"a": model["a"] + 1j}, 1)).fit(arrays, VISIT)
+    with pytest.raises(OffbeatError, match="not an array of numbers: its values are complex64"):
+        check_fitted((trained, 1), arrays, VISIT)
 
 
 def test_the_numbers_of_a_result_are_kept(arrays):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from annotated_types import Interval
 
-from offbeat_client.number_checks import LARGEST_COUNT, LARGEST_FLOAT32, plain_number
+from offbeat_client.number_checks import LARGEST_COUNT, LARGEST_FLOAT32, is_number, plain_number
 
 Count = Annotated[int, Interval(ge=1, le=LARGEST_COUNT)]
 Positive = Annotated[float, Interval(gt=0, le=LARGEST_FLOAT32)]
@@ -65,7 +65,7 @@ def _check_number(name: str, value: Any, bound: Interval, *, is_whole: bool) -> 
         raise ValueError(f"{name} must be at most {LARGEST_COUNT}, got {value}")
     if isinstance(value, float) and not abs(value) <= LARGEST_FLOAT32:
         raise ValueError(f"{name} must be finite in 32 bits, got {value}")
-    if isinstance(value, bool) or not isinstance(value, kind) or not _contains(bound, value):
+    if not is_number(value) or not isinstance(value, kind) or not _contains(bound, value):
         words = "a whole number " if is_whole else ""
         raise ValueError(f"{name} must be {words}{_range(bound, 'of ' if is_whole else '')}, got {value!r}")
 

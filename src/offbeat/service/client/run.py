@@ -94,7 +94,9 @@ def _arrays(trained: Any, model: Arrays) -> Any:
         return trained
     named = cast("Mapping[str, Any]", trained)
     return {
-        name: value.to(torch.float32).numpy(force=True) if isinstance(value, Tensor) else value
+        name: (value if value.is_complex() else value.to(torch.float32)).numpy(force=True)
+        if isinstance(value, Tensor)
+        else value
         for name, value in named.items()
         if name in model
     }

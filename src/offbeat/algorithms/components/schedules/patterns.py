@@ -34,7 +34,7 @@ class Pattern:
         if self.own is None:
             return _RULES[self.name](client, last, clients, **self.parameters)
         following = plain_number(self.own(client, last, clients))
-        if isinstance(following, bool) or not isinstance(following, Integral) or following <= last:
+        if not is_number(following) or not isinstance(following, Integral) or following <= last:
             raise ValueError(
                 f"pattern {self.name}: client {client} is to talk next in round {following!r}, "
                 f"which must be a whole number greater than {last}"
