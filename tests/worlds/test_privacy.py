@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from offbeat.algorithms import MIFA, FedAvg, FedBuff, FedLaAvg, FedNova, Port
+from offbeat.algorithms import MIFA, FedAvg, FedBuff, FedLaAvg, FedLuck, FedNova, Port
 from offbeat.algorithms.components import Update
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.worlds.privacy import protection
@@ -27,6 +27,14 @@ def test_limits_become_the_coordinators():
     participation = asked(**NOISY, min_separation=3).participation()
     assert (participation.limit, participation.separation, len(participation.counts())) == (4, 3, 100)
     assert asked().participation().limit == math.inf
+
+
+@pytest.mark.parametrize("keys", [{}, {"helper": "a", "min_clients": 2}])
+def test_clients_are_not_asked_for_speeds(keys):
+    """They may depend on clients' data."""
+    algorithm = FedLuck()
+    asked(algorithm, **keys).wrap(algorithm, None, SECRET)
+    assert not algorithm.measures
 
 
 def test_a_sum_may_have_those_of_one_that_was_too_small():

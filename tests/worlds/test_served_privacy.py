@@ -7,6 +7,7 @@ import pytest
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.buffers.noisy_sum import NoisySum
 from offbeat.algorithms.components.buffers.secret_latest_of_each import SecretLatestOfEach
 from offbeat.algorithms.components.buffers.secret_sum import SecretSum
@@ -225,8 +226,20 @@ def private_run(folder: Path):
     return file, coordinator
 
 
-def test_a_server_without_a_helper_adds_noise_of_its_secret(tmp_path):
+def test_noise_is_made_of_the_secret_in_the_folder(tmp_path):
+    noises = []
+    for name in ("one", "one", "other"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        _, coordinator = private_run(tmp_path / name)
+        noises.append(coordinator.algorithm.buffer._noise.noise(1, [bytes(32)]).tolist())
+    assert noises[0] == noises[1] != noises[2]
+
+
+def test_a_server_without_a_helper_adds_noise_of_its_secret(tmp_path, monkeypatch):
+    weighed, weigh = [], FedBuff.weigh
+    monkeypatch.setattr(FedBuff, "weigh", lambda self, update: weighed.append(update) or weigh(self, update))
     file, coordinator = private_run(tmp_path)
+    weighed.clear()  # of the dry run
     assert len((tmp_path / "run" / "noise-secret").read_bytes()) == 32
     with privacy_settings(file, PARAMETERS) as settings:
         assert settings == PrivacySettings(0.5, 1e-3)
@@ -256,6 +269,7 @@ def test_a_server_without_a_helper_adds_noise_of_its_secret(tmp_path):
             report = {"examples": 99, "normaliser": 3.0, "step_seconds": 1.0, "loss": 1.0}
             assert peer.put(visit, body, **report).json()["receipt"]["counted"]
         assert not any(map(server.service.accounts.examples.is_known, range(6)))
+        assert {(one.examples, one.normaliser, one.loss) for one in weighed} == {(1, visit["plan"]["steps"], None)}
         until(lambda: server.service.engine.coordinator.algorithm.version == 2)
         model = server.service.engine.coordinator.algorithm.model.clone()
         status = server.admin.http.get("/v1/status").json()["privacy"]
