@@ -134,6 +134,7 @@ def test_a_servers_rounding_is_made_of_secret_client_and_start_alone():
     first = numbers(3, 5)
     assert set(first.tolist()) == {0, 1}
     assert torch.equal(first, numbers(3, 5, examples=9, steps=7, loss=1.0))
+    assert torch.equal(first[:32], numbers(3, 5, vector=torch.cat([half[:32], -half[32:]]))[:32])
     other = FedBuff(buffer_size=1, concurrency=9)
     made.wrap(other, None, bytes(32))
     for one in (numbers(4, 5), numbers(3, 6), numbers(3, 5, whole=other.buffer._whole)):
