@@ -1,5 +1,7 @@
 """Losses and labels of all kinds in ``offbeat.simulate``."""
 
+import random
+
 import numpy as np
 import pytest
 import torch
@@ -68,7 +70,17 @@ def convolution():
     return nn.Sequential(nn.Unflatten(1, (1, 2, 4)), nn.Conv2d(1, 4, 2), nn.Flatten(), nn.Linear(12, 2))
 
 
+class Random(Counting):
+    """It draws from the global generators of numpy and Python."""
+
+    def __call__(self, outputs, labels):
+        return cross_entropy(outputs * (np.random.rand() + random.random()), labels)  # noqa: NPY002 - as users do
+
+    metric = __call__
+
+
 TRAINERS = [
+    ("loop", plain, Random),
     ("loop", plain, Stateful),
     ("processes", plain, Stateful),
     ("vmap", plain, Counting),
@@ -97,6 +109,33 @@ def test_evaluations_change_no_bit_of_a_run_with_a_loss_that_has_state(trainer, 
         assert objective.calls == 0
     assert torch.equal(*models)
     assert (models[0] - nn.utils.parameters_to_vector(made(make).parameters())).norm() > 1e-2
+
+
+@pytest.mark.parametrize("number", [255, 3])
+def test_a_class_number_that_the_loss_ignores_needs_no_output(number):
+    labels = INPUTS[:, :3].argmax(dim=1)
+    labels[::4] = number
+    loss = nn.CrossEntropyLoss(ignore_index=number)
+    history = simulate(lambda: made(lambda: nn.Linear(8, 3)), pair(INPUTS, labels), loss=loss, updates=10)
+    with torch.no_grad():
+        assert history.loss.iloc[-1] == pytest.approx(loss(history.model(INPUTS[100:]), labels[100:]).item(), rel=1e-5)
+
+
+def test_a_client_whose_loss_is_nan_since_no_label_counts_is_named():
+    labels = CLASSES.clone()
+    labels[:10] = -100
+
+    def by_targets(outputs, labels):
+        return cross_entropy(outputs, labels, reduction="sum") / (labels != -100).sum()
+
+    data = pair(INPUTS, labels)
+    data[0].users = [number // 10 for number in range(100)]
+    users = {"clients": 10, "partition": {"name": "by_user"}}
+    with pytest.raises(OffbeatError, match=r"its loss is nan; .*does none of its labels count in your loss\?"):
+        simulate(plain, data, loss=by_targets, population=users)
+    nothing = pair(INPUTS, CLASSES)[0], TensorDataset(INPUTS[100:], CLASSES[100:] * 0 - 100)
+    with pytest.raises(OffbeatError, match=r"version 0 has the test loss nan: .*let some labels count in the loss"):
+        simulate(plain, nothing, loss=by_targets)
 
 
 KINDS = {

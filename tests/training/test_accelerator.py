@@ -1,5 +1,7 @@
 import os
+import random
 
+import numpy as np
 import pytest
 import torch
 
@@ -80,10 +82,22 @@ def test_bf16_is_for_forward_passes():
         assert (matrix @ matrix).dtype == torch.float32
 
 
-def test_randomness_is_restored():
-    before = torch.get_rng_state()
+def draw():
+    return random.random(), float(np.random.rand()), torch.rand(1).item()  # noqa: NPY002 - as users' code does
+
+
+def test_all_generators_begin_from_the_seed_and_are_left_as_they_were():
     with CPU.forked_randomness():
+        CPU.seed(1)
+        with CPU.forked_randomness():
+            CPU.seed(2**62 + 5)
+            first = draw()
+        outside = draw()
+        CPU.seed(1)
+        assert draw() == outside
+        CPU.seed(2**62 + 5)
+        assert draw() == first
+        CPU.seed(3)
+        assert not set(draw()) & set(first)
         CPU.seed(5)
-        drawn = torch.rand(1)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert drawn == torch.rand(1, generator=torch.Generator().manual_seed(5))
+        assert torch.rand(1) == torch.rand(1, generator=torch.Generator().manual_seed(5))

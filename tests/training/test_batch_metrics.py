@@ -24,7 +24,7 @@ def one_hot(classes, number, dim):
 def calls_of(loss, *arguments):
     with CrossEntropyCalls() as calls:
         loss(*arguments)
-    return calls.means
+    return calls.shown
 
 
 class TestAccuracy:
@@ -52,6 +52,27 @@ class TestAccuracy:
         logits = one_hot([[1, 4, 0, 5, 0]], 6, dim=-1)  # the next token is right, right, wrong, right
         calls = calls_of(lambda: cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()))
         assert accuracy.value(accuracy.count(logits, tokens, calls)) == 0.75
+
+    @pytest.mark.parametrize("reduction", ["sum", "none"])
+    def test_sums_of_cross_entropies_tell_the_tokens_too(self, reduction):
+        tokens = torch.tensor([[3, 1, 4, -100, 5]])
+        logits = one_hot([[1, 4, 0, 5, 0]], 6, dim=-1)
+        shifted = logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()
+        calls = calls_of(lambda: cross_entropy(*shifted, reduction=reduction))
+        assert accuracy.value(accuracy.count(logits, tokens, calls)) == 1.0
+        perplexity = Perplexity()
+        expected = cross_entropy(*shifted).exp().item()
+        assert perplexity.value(perplexity.count(logits, tokens, calls)) == pytest.approx(expected)
+
+    def test_smoothed_labels_are_decisions(self):
+        assert accuracy(LOGITS, MASK * 0.9 + 0.05) == 0.5
+        assert accuracy(LOGITS[:, :1], MASK[:, :1] * 0.9 + 0.05) == 1.0
+        assert accuracy(LOGITS[:, 0], MASK[:, 0] * 0.9 + 0.05) == 1.0
+
+    @pytest.mark.parametrize("metric", [accuracy, Iou(), MacroF1()])
+    def test_a_label_beyond_the_classes_is_refused(self, metric):
+        with pytest.raises(OffbeatError, match=rf"^{metric.name} needs labels below the model's number of classes"):
+            metric(one_hot([0, 1, 1], 2, dim=1), torch.tensor([0, 1, 255]))
 
     def test_of_several_labels_each_decision_counts(self):
         assert accuracy(LOGITS, MASK.float()) == 0.5

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.errors import OffbeatError
+from offbeat.training.batch_metrics import Perplexity
 from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import accuracy, model_loss
@@ -296,3 +297,24 @@ def test_changes_to_inputs_by_name_are_lost():
     vector = model.vector.clone()
     assert evaluate(vector) == evaluate(vector)
     assert torch.equal(words, before)
+
+
+def test_which_tokens_a_model_predicts_must_be_known():
+    """Its loss may be of shifted tokens, which only a call of cross_entropy tells."""
+
+    class Next(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(2, 3)
+
+        def forward(self, inputs, labels=None):
+            logits = self.body(inputs)
+            logs = logits[:, :-1].log_softmax(dim=-1)
+            return {"logits": logits, "loss": -logs.gather(-1, labels[:, 1:, None]).mean()}
+
+    model = made(lambda: FlatModel(Next()))
+    inputs, labels = torch.ones(10, 4, 2), torch.ones(10, 4).long()
+    for metrics in (ACCURACY, {"perplexity": Perplexity()}):
+        evaluate = Evaluator(model, loss=model_loss, metrics=metrics, inputs=inputs, labels=labels, seed=1)
+        with pytest.raises(OffbeatError, match=r"needs to know which tokens the model predicts, .*metrics = \[\]$"):
+            evaluate(model.vector.clone())

@@ -29,6 +29,22 @@ class Noisy(nn.Module):
         self.dropout = nn.Dropout()
 
 
+class Slots:
+    __slots__ = ("calls",)
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, outputs, labels):
+        self.calls += 1
+        return self.calls
+
+
+def remembering(memory, outputs, labels):
+    memory["calls"] = memory.get("calls", 0) + 1
+    return memory["calls"]
+
+
 def own(outputs, labels):
     return cross_entropy(outputs, labels)
 
@@ -41,6 +57,7 @@ def own(outputs, labels):
         max,
         nn.CrossEntropyLoss(weight=torch.ones(2)),
         functools.partial(cross_entropy, weight=torch.ones(2)),
+        functools.partial(own, torch.ones(2), scale=2.0, name="x", other=None, inner=own),
     ],
 )
 def test_functions_and_losses_of_torch_stay(function):
@@ -55,6 +72,22 @@ def test_objects_begin_in_their_first_state(of):
         copied = fresh(of(counting), training=True)
         assert [copied(0, 0), copied(0, 0)] == [1, 2]
     assert counting.calls == 0
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Slots,
+        lambda: functools.partial(remembering, {}),
+        lambda: functools.partial(lambda outputs, labels, memory: remembering(memory, outputs, labels), memory={}),
+        lambda: functools.partial(lambda outputs, labels, inner: inner(outputs, labels), inner=Counting()),
+    ],
+)
+def test_what_else_may_change_begins_in_its_first_state(make):
+    given = make()
+    for _ in range(2):
+        copied = fresh(given, training=True)
+        assert [copied(0, 0), copied(0, 0)] == [1, 2]
 
 
 def test_a_module_is_in_the_mode_of_its_use():

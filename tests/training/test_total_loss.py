@@ -2,6 +2,7 @@
 
 import functools
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -60,6 +61,61 @@ class Shifted(nn.Module):
         return {"logits": logits, "loss": None if labels is None else shifted(logits, labels)}
 
 
+class Summed(Shifted):
+    """It divides a sum by the number of targets."""
+
+    def forward(self, inputs, labels=None):
+        logits = self.body(inputs).view(-1, CLASSES, 4)
+        targets = labels[:, 1:]
+        total = cross_entropy(logits[:, :, :-1], targets, reduction="sum")
+        return {"logits": logits, "loss": total / (targets != -100).sum()}
+
+
+class Masked(Shifted):
+    """It masks the targets itself."""
+
+    def forward(self, inputs, labels=None):
+        logits = self.body(inputs).view(-1, CLASSES, 4)
+        targets = labels[:, 1:]
+        each, mask = cross_entropy(logits[:, :, :-1], targets, reduction="none"), (targets != -100).float()
+        return {"logits": logits, "loss": (each * mask).sum() / mask.sum()}
+
+
+class PerExample(Shifted):
+    """It divides the sum by the examples."""
+
+    def forward(self, inputs, labels=None):
+        logits = self.body(inputs).view(-1, CLASSES, 4)
+        return {"logits": logits, "loss": cross_entropy(logits, labels, reduction="sum") / len(labels)}
+
+
+class TwoHeads(nn.Module):
+    def __init__(self, container):
+        super().__init__()
+        self.first, self.second, self.container = nn.Linear(6, CLASSES), nn.Linear(6, 1), container
+
+    def forward(self, inputs):
+        return self.container([self.first(inputs), [self.second(inputs)]])
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: list[torch.Tensor]
+
+
+CONTAINERS = {
+    "a tuple": tuple,
+    "a list": list,
+    "a dict": lambda parts: dict(zip(["first", "second"], parts, strict=True)),
+    "a named tuple": lambda parts: Pair(*parts),
+}
+
+
+def of_two_heads(outputs, labels):
+    first, (second,) = outputs.values() if isinstance(outputs, dict) else outputs
+    return cross_entropy(first, labels, weight=WEIGHT) + (second[:, 0] - labels).square().mean()
+
+
 def linear():
     return nn.Linear(6, CLASSES)
 
@@ -83,6 +139,9 @@ CASES = {
     "tokens": (per_token, cross_entropy, TOKENS),
     "an own shift": (per_token, shifted, TOKENS),
     "the model's": (Shifted, model_loss, TOKENS),
+    "the model's sum by targets": (Summed, model_loss, TOKENS),
+    "the model's own mask": (Masked, model_loss, TOKENS),
+    **{name: (lambda make=make: TwoHeads(make), of_two_heads, LABELS) for name, make in CONTAINERS.items()},
     "a sum of two": (
         linear,
         lambda outputs, labels: cross_entropy(outputs, labels, weight=WEIGHT) + 0.3 * dice(outputs, labels),
@@ -161,6 +220,11 @@ def test_a_mean_over_examples_is_added_up_by_batches_as_before(case):
             chosen = slice(first, min(first + 256, N))
             total += loss(module(INPUTS[chosen]), labels[chosen]).item() * (chosen.stop - first)
     assert evaluate(make, loss, labels) == total / N
+
+
+def test_a_models_sum_that_is_divided_by_the_examples_counts_by_them():
+    setting = PerExample, model_loss, TOKENS
+    assert evaluate(*setting) == pytest.approx(on_all_at_once(*setting), rel=2e-5)
 
 
 def test_labels_that_are_all_ignored_have_no_loss():

@@ -83,7 +83,10 @@ class Evaluations:
             if self._clients is not None and math.isfinite(loss):
                 metrics = {**metrics, **self._clients.happen(now, version, model)}
         if not math.isfinite(loss):
-            raise DivergedError(f"the model of version {version} has the test loss {loss}: lower server_lr or local.lr")
+            remedy = (
+                "lower server_lr or local.lr" if version else "scale the inputs, or let some labels count in the loss"
+            )
+            raise DivergedError(f"the model of version {version} has the test loss {loss}: {remedy}")
         self._latest = self._totals.evaluation(now, version, loss, metrics)
         self._due_version = (version // self._every_versions + 1) * self._every_versions
         return self._latest

@@ -159,9 +159,10 @@ class WorkQueue:
             vector, memory = self._send(job, result.vector, None if before is None else before.vector)
         except ValueError as error:
             # The job is kept, so that a run that resumes from a checkpoint fails in the same way.
+            why = "; or does none of its labels count in your loss?" if math.isnan(result.loss) else ""
             work.error = DivergedError(
                 f"training diverged: client {job.client}, from version {job.version}: {error}; "
-                "lower local.lr or set local.clip_norm"
+                f"lower local.lr or set local.clip_norm{why}"
             )
             return
         work.vector, work.loss, work.examples = vector, result.loss, result.examples

@@ -1,12 +1,14 @@
 """The processor that a run trains and evaluates on, and how it computes."""
 
 import os
+import random
 import re
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 
 from offbeat.errors import OffbeatError
@@ -61,12 +63,24 @@ class Accelerator:
             return nullcontext()
         return torch.autocast(self.device.type, torch.bfloat16)
 
-    def forked_randomness(self) -> AbstractContextManager[None]:
-        """Return a context after which torch's generators are as before."""
-        return torch.random.fork_rng(devices=[self.device] if self.is_cuda else [])
+    @contextmanager
+    def forked_randomness(self) -> Generator[None]:
+        """Make a context after which all global generators are as before.
+
+        They are torch's, numpy's and Python's.
+        """
+        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - user code draws from it
+        with torch.random.fork_rng(devices=[self.device] if self.is_cuda else []):
+            try:
+                yield
+            finally:
+                random.setstate(python)
+                np.random.set_state(numpy)  # noqa: NPY002
 
     def seed(self, seed: int) -> None:
-        """Seed torch's generators of the CPU and the device."""
+        """Seed Python's and numpy's generators, and torch's of the CPU and the device."""
+        random.seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002
         torch.default_generator.manual_seed(seed)
         if self.is_cuda:
             with torch.cuda.device(self.device):

@@ -21,8 +21,8 @@ class BatchMetric(ABC):
 
     Classes are compared where the outputs have a dimension of classes, after the examples' or the last. If the shapes
     do not tell, the outputs and targets are those of the loss's cross-entropy, such as the shifted ones of a language
-    model. Outputs in the shape of the labels are logits of one decision each, 1 where they are above 0. Targets that
-    the loss ignores are left out.
+    model. Outputs in the shape of the labels are logits of one decision each, 1 where they are above 0; so are float
+    labels above 0.5. Targets that the loss ignores are left out.
     """
 
     name: str
@@ -53,14 +53,18 @@ class Accuracy(BatchMetric):
     name = "accuracy"
 
     def count(self, outputs: Tensor, labels: Tensor, calls: Sequence[Call] = ()) -> Tensor:
-        """Return the number of correct predictions, and that of all."""
-        predicted, target, _ = _predict(self.name, outputs, labels, calls)
+        """Return the numbers of correct predictions, of all, and of impossible targets."""
+        predicted, target, classes = _predict(self.name, outputs, labels, calls)
         right = (predicted == target).sum()
-        return torch.stack([right, torch.full_like(right, target.numel())])
+        impossible = torch.zeros_like(right) if classes is None else (target >= classes).sum()
+        return torch.stack([right, torch.full_like(right, target.numel()), impossible])
 
     def value(self, counts: Tensor) -> float:
         """Return the accuracy."""
-        return _mean(self.name, *counts.tolist())
+        right, number, impossible = counts.tolist()
+        if impossible:
+            raise _impossible(self.name)
+        return _mean(self.name, right, number)
 
 
 class Perplexity(BatchMetric):
@@ -90,8 +94,10 @@ class _Overlap(BatchMetric):
         """Return for each class the correct predictions, all predictions and all targets."""
         predicted, target, classes = _predict(self.name, outputs, labels, calls)
         if classes is None:
-            ones = (predicted > 0, target > 0.5)
+            ones = (predicted > 0, target > 0)
             return torch.stack([part.sum(dim=0) for part in (ones[0] & ones[1], *ones)])
+        if (target >= classes).any():
+            raise _impossible(self.name)
         parts = (target[predicted == target], predicted, target)
         return torch.stack([torch.bincount(part.long(), minlength=classes) for part in parts])
 
@@ -139,7 +145,7 @@ class _Predictions(NamedTuple):
 
 def _predict(name: str, outputs: Tensor, labels: Tensor, calls: Sequence[Call]) -> _Predictions:
     if _without_one(outputs).shape == _without_one(labels).shape and _is_single(outputs):
-        return _Predictions((outputs > 0).long().reshape(-1, 1), labels.reshape(-1, 1), None)
+        return _Predictions((outputs > 0).long().reshape(-1, 1), _decisions(labels).reshape(-1, 1), None)
     call = _only(calls)
     fits_second, fits_last = labels.shape == outputs.shape[:1] + outputs.shape[2:], labels.shape == outputs.shape[:-1]
     if not _is_single(outputs) and fits_second and not (fits_last and call is not None and outputs.ndim > 2):
@@ -151,7 +157,7 @@ def _predict(name: str, outputs: Tensor, labels: Tensor, calls: Sequence[Call]) 
     if not labels.is_floating_point() and fits_last:
         return _classes(outputs.movedim(-1, 1), labels, IGNORED)
     if labels.shape == outputs.shape:
-        several = [part.movedim(1, -1).flatten(0, -2) for part in ((outputs > 0).long(), labels)]
+        several = [part.movedim(1, -1).flatten(0, -2) for part in ((outputs > 0).long(), _decisions(labels))]
         return _Predictions(several[0], several[1], None)
     raise _misfit(name, outputs, labels)
 
@@ -167,6 +173,11 @@ def _logits(name: str, outputs: Tensor, labels: Tensor, calls: Sequence[Call]) -
         if labels.shape == outputs.shape[:-1]:
             return outputs.movedim(-1, 1), labels, IGNORED
     raise _misfit(name, outputs, labels)
+
+
+def _decisions(labels: Tensor) -> Tensor:
+    """Return labels as whole numbers; floats may be smoothed."""
+    return (labels > 0.5).long() if labels.is_floating_point() else labels
 
 
 def _is_single(outputs: Tensor) -> bool:
@@ -194,6 +205,13 @@ def _misfit(name: str, outputs: Tensor, labels: Tensor) -> OffbeatError:
     return OffbeatError(
         f"{name} needs labels of shape {wanted} for outputs of shape {tuple(outputs.shape)}, but they have shape "
         f"{tuple(labels.shape)}: name other metrics, or none: metrics = []"
+    )
+
+
+def _impossible(name: str) -> OffbeatError:
+    return OffbeatError(
+        f"{name} needs labels below the model's number of classes, but some are larger: if your own loss leaves them "
+        "out, name a metric of your own that does, too, or none: metrics = []"
     )
 
 

@@ -8,16 +8,18 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, nll_loss
 from torch.overrides import TorchFunctionMode
 
+_ROUNDING = 1e-4  # relative, of sums in another order
+
 
 class Call(NamedTuple):
-    """A call of torch's ``cross_entropy`` or ``nll_loss`` that returned a mean."""
+    """A call of torch's ``cross_entropy`` or ``nll_loss``."""
 
     outputs: Tensor  # (n, classes, …)
     targets: Tensor  # class numbers (n, …), or probabilities like the outputs
     weight: Tensor | None  # (classes,)
     ignored: int
     value: Tensor
-    divisor: Tensor  # what the mean divides by, (): the weights of the targets that are not ignored
+    divisor: Tensor  # what a mean divides by, (): the weights of the targets that are not ignored
 
     @property
     def has_classes(self) -> bool:
@@ -34,17 +36,24 @@ class Call(NamedTuple):
 
 
 class CrossEntropyCalls(TorchFunctionMode):
-    """A context that notes the mean cross-entropies in it.
+    """A context that notes the cross-entropies in it.
 
     Also those of modules, and of losses that models compute themselves.
 
     Attributes:
-        means: The calls, in order.
+        means: The calls that returned means, in order.
+        sums: The calls that returned sums, or a value for each target.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.means: list[Call] = []
+        self.sums: list[Call] = []
+
+    @property
+    def shown(self) -> Sequence[Call]:
+        """The calls whose targets are those of the loss: the means, or else the sums."""
+        return self.means or self.sums
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
@@ -67,9 +76,9 @@ class CrossEntropyCalls(TorchFunctionMode):
         reduce: bool | None,
         **_: Any,
     ) -> None:
-        if reduction == "mean" and size_average is not False and reduce is not False:
-            divisor = _divisor(targets, weight, ignore_index)
-            self.means.append(Call(outputs, targets, weight, ignore_index, value, divisor))
+        is_mean = reduction == "mean" and size_average is not False and reduce is not False
+        calls = self.means if is_mean else self.sums
+        calls.append(Call(outputs, targets, weight, ignore_index, value, _divisor(targets, weight, ignore_index)))
 
     def divisor(self) -> Tensor | None:
         """Return what the loss divides by, ``()``.
@@ -79,6 +88,17 @@ class CrossEntropyCalls(TorchFunctionMode):
         if not self.means or not all(call.is_over_targets_of(self.means[0]) for call in self.means):
             return None
         return self.means[0].divisor
+
+    def divisor_of_sums(self, loss: Tensor) -> Tensor | None:
+        """Return what a loss divides the sum of its cross-entropies by.
+
+        None where that is not the number of their targets.
+        """
+        if self.means or len(self.sums) != 1:
+            return None
+        ((*_, value, divisor),) = self.sums
+        is_ratio = torch.isclose(value.sum().float(), (loss * divisor).float(), rtol=_ROUNDING)
+        return divisor if divisor == 0 or is_ratio else None
 
     def is_result(self, loss: Tensor) -> bool:
         """Return whether a loss is the value of the only call."""

@@ -16,7 +16,8 @@ from offbeat.training.cross_entropy_calls import Call
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.fresh_copies import fresh
 from offbeat.training.max_pooling import fast_max_pooling
-from offbeat.training.objectives import Loss, Metrics, predictions
+from offbeat.training.objectives import Loss, Metrics, model_loss, predictions
+from offbeat.training.output_trees import copied, joined
 from offbeat.training.total_loss import TotalLoss
 from offbeat_client.number_checks import is_number, plain_number
 from offbeat_client.user_code_errors import user_code
@@ -81,7 +82,7 @@ class Evaluator:
         device = self._accelerator.device
         total = TotalLoss(fresh(self._loss, training=False), len(self._labels))
         metrics = [_Measure(name, fresh(metric, training=False)) for name, metric in self._metrics.items()]
-        kept: list[Tensor] = []
+        kept: list[Any] = []
         what = f"evaluation{' of a single example' if len(self._labels) == 1 else ''}: the model or the loss failed"
         with torch.inference_mode(), self._accelerator.forked_randomness():
             self._accelerator.seed(integer(self._seed, Purpose.EVALUATION))
@@ -96,16 +97,18 @@ class Evaluator:
                     if self._metrics:
                         _check_tensor(outputs)
                     if total.add(measured, len(labels)) or any(metric.needs_all for metric in metrics):
-                        kept.append(outputs.clone())
+                        kept.append(copied(outputs))
+                calls = measured.calls.shown
+                hides_targets = self._loss is model_loss and not calls and _is_per_token(outputs, labels)
                 for metric in metrics:
-                    metric.add(outputs, labels, measured.calls.means)
+                    metric.add(outputs, labels, None if hides_targets else calls)
             with user_code("evaluation: the loss failed"), self._accelerator.autocast():
                 loss = total.value(kept, self._labels)
             if not math.isfinite(loss):
                 return loss, dict.fromkeys(self._metrics, math.nan)
             if not metrics:
                 return loss, {}
-            whole = torch.cat(kept) if kept else None
+            whole = joined(kept) if kept else None
             return loss, dict(self._defined(metrics, whole, self._labels.to(device)))
 
     def _defined(
@@ -134,11 +137,19 @@ class _Measure:
         """True if the metric is a function of all outputs together."""
         return not isinstance(self._metric, BatchMetric)
 
-    def add(self, outputs: Tensor, labels: Tensor, calls: Sequence[Call]) -> None:
-        """Count a batch; an error is kept until the value is asked for."""
+    def add(self, outputs: Tensor, labels: Tensor, calls: Sequence[Call] | None) -> None:
+        """Count a batch; an error is kept until the value is asked for.
+
+        The calls are None if it is unknown which tokens a model predicts.
+        """
         if not isinstance(self._metric, BatchMetric) or self._error is not None:
             return
         try:
+            if calls is None:
+                raise OffbeatError(
+                    f"{self.name} needs to know which tokens the model predicts, but the model computes its loss "
+                    "without torch's cross_entropy: use that, or name metrics of your own, or none: metrics = []"
+                )
             with user_code(f"the metric {self.name} failed"):
                 counts = self._metric.count(outputs, labels, calls)
                 self._counts = counts if self._counts is None else self._counts + counts
@@ -176,6 +187,10 @@ def _batch_sizes(examples: int, batch: int) -> list[int]:
     elif rest:
         sizes.append(rest)
     return sizes
+
+
+def _is_per_token(outputs: Any, labels: Tensor) -> bool:
+    return labels.ndim > 1 and isinstance(outputs, Tensor) and labels.shape == outputs.shape[:-1]
 
 
 def _check_tensor(outputs: Any) -> Tensor:

@@ -85,7 +85,8 @@ def _try_training(
         value = objective.loss_of(returned, labels.clone())
     has_targets = labels.is_floating_point() or bool((labels != ignored_target(loss)).any())
     if not value.isfinite() and has_targets:
-        raise OffbeatError(f"the loss of the initial model is {value.item()}: are the inputs and labels scaled?")
+        why = ", and does a label count in it" if value.isnan() else ""
+        raise OffbeatError(f"the loss of the initial model is {value.item()}: are the inputs and labels scaled{why}?")
     parameters = {name: p for name, p in model.module.named_parameters() if p.requires_grad}
     unreached = "no gradient of the loss reaches any parameter: does the model or the loss detach it?"
     if not value.requires_grad:

@@ -17,15 +17,25 @@ T = TypeVar("T")
 def has_state(function: Any) -> bool:
     """Return whether a call may change a loss or a metric.
 
-    It may change an object with attributes, not a function. The losses of torch have attributes that no call changes.
-    Variables of a function's module or closure are not seen.
+    It may change an object with attributes or what a ``partial`` holds, not a function. The losses of torch have
+    attributes that no call changes. Variables of a function's module or closure are not seen.
     """
     if isinstance(function, partial):
-        return has_state(cast("partial[Any]", function).func)
+        made = cast("partial[Any]", function)
+        return has_state(made.func) or any(_may_change(part) for part in (*made.args, *made.keywords.values()))
     if isinstance(function, MethodType):
         return not isinstance(function.__self__, type)
     is_of_torch = type(function).__module__ == "torch.nn.modules.loss"
-    return not (is_of_torch or hasattr(function, "__code__")) and bool(getattr(function, "__dict__", None))
+    if is_of_torch or hasattr(function, "__code__"):
+        return False
+    return bool(getattr(function, "__dict__", None) or getattr(function, "__slots__", None))
+
+
+def _may_change(argument: Any) -> bool:
+    """Return whether a function may change an argument; tensors are settings here."""
+    if callable(argument):
+        return has_state(argument)
+    return not (argument is None or isinstance(argument, (bool, int, float, str, Tensor)))
 
 
 def fresh(function: T, *, training: bool) -> T:

@@ -15,6 +15,7 @@ from offbeat.training.batch_metrics import Iou, MacroF1, Perplexity, accuracy
 from offbeat.training.cross_entropy_calls import CrossEntropyCalls
 from offbeat.training.fresh_copies import fresh, has_state, on_device
 from offbeat.training.loss_modules import ignored_target, name_of_loss, weight_of
+from offbeat.training.output_trees import copied
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Maps the outputs and the labels of a minibatch to its mean loss, a tensor of shape ``()``."""
@@ -103,7 +104,7 @@ class Objective:
                 contexts.enter_context(context)
             outputs = self.apply(module, inputs, labels)
         given = predictions(outputs)
-        seen = given.clone() if keeps_outputs and isinstance(given, Tensor) else given
+        seen = copied(given) if keeps_outputs else given
         with in_loss:
             return Measured(outputs, self.loss_of(outputs if self.loss is model_loss else seen, labels), calls)
 

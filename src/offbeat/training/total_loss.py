@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,6 +10,7 @@ from torch import Tensor
 from offbeat.errors import OffbeatError
 from offbeat.training.mean_loss import mean_loss
 from offbeat.training.objectives import Loss, Measured, Objective, model_loss, predictions
+from offbeat.training.output_trees import is_tree, joined, leaves
 
 _MOST_KEPT = 2**28  # values of all outputs: 1 GiB
 _ROUNDING = 1e-5  # relative, of means of float32 in another order
@@ -38,19 +40,23 @@ class TotalLoss:
     def add(self, measured: Measured, examples: int) -> bool:
         """Add a batch; return whether all its outputs are needed for the value."""
         self._losses.append(measured.loss)
-        self._counts.append(None if self._is_mean else measured.calls.divisor())
+        self._counts.append(None if self._is_mean else self._count(measured))
         self._sizes.append(examples)
         if len(self._losses) == 1:
             outputs = predictions(measured.outputs)
             self._keeps = (
                 not (self._is_mean or measured.calls.is_result(measured.loss))
                 and self.objective.loss is not model_loss
-                and isinstance(outputs, Tensor)
-                and outputs.numel() // examples * self._examples <= _MOST_KEPT
+                and is_tree(outputs, examples)
+                and sum(part.numel() for part in leaves(outputs)) // examples * self._examples <= _MOST_KEPT
             )
         return self._keeps
 
-    def value(self, outputs: Sequence[Tensor], labels: Tensor) -> float:
+    def _count(self, measured: Measured) -> Tensor | None:
+        calls, is_models = measured.calls, self.objective.loss is model_loss
+        return calls.divisor_of_sums(measured.loss) if is_models and calls.sums else calls.divisor()
+
+    def value(self, outputs: Sequence[Any], labels: Tensor) -> float:
         """Return the loss; ``outputs`` are those of all batches if they are needed.
 
         Raises ``OffbeatError`` if the loss ignores all labels.
@@ -61,8 +67,8 @@ class TotalLoss:
         counts = torch.stack(known).tolist() if len(known) == len(losses) else [None] * len(losses)
         mean = mean_loss(losses, counts, self._sizes)
         if self._keeps:
-            device = outputs[0].device
-            whole = self.objective.loss_of(torch.cat(list(outputs)), labels.to(device, copy=True)).item()
+            device = self._losses[0].device
+            whole = self.objective.loss_of(joined(outputs), labels.to(device, copy=True)).item()
             if mean is None or not math.isclose(whole, mean, rel_tol=_ROUNDING, abs_tol=_ROUNDING**2):
                 mean = whole
         if mean is None:

@@ -125,7 +125,7 @@ class World:
         loss, parts = workload.objective.loss, {"train": workload.train.labels}
         if workload.test is not None:
             parts["test"] = workload.test.labels
-        classes = self.dataset.classes or number_of_targets(loss, parts)
+        classes = number_of_targets(loss, parts) or self.dataset.classes
         sizes = {number: min(plan.of(number).minibatch_sizes(number)) for number in {*map(len, workload.shards)}}
         client = min(range(len(workload.shards)), key=lambda client: sizes[workload.examples(client)])
         smallest = workload.shards[client][: sizes[workload.examples(client)]]

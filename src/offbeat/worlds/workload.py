@@ -26,13 +26,13 @@ from offbeat.errors import OffbeatError
 from offbeat.inputs import map_inputs
 from offbeat.randomness import Purpose, integer
 from offbeat.training import models
+from offbeat.training.accelerator import CPU
 from offbeat.training.default_metrics import default_metrics
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.loss_modules import Function, check_loss
 from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import LOSSES, METRICS, Objective
 from offbeat.training.workload import Examples, Workload, as_tensor
-from offbeat.worlds.global_randomness import fixed_randomness
 from offbeat_client.tables.validation_errors import error_prefix
 
 
@@ -60,7 +60,8 @@ def build_dataset(data: DataSection) -> Dataset:
     if is_import_path(name):
         _import("data.name", name)  # so that an error names the key
         # Every process of a comparison calls the function: each gets the same random numbers, for instance for a split.
-        with fixed_randomness(integer(0, Purpose.OWN_DATA)):
+        with CPU.forked_randomness():
+            CPU.seed(integer(0, Purpose.OWN_DATA))
             collate = None if data.collate is None else _import("data.collate", data.collate)
             return from_user(call(name, data.arguments, "data"), name, collate=collate)
     return load_dataset(name)
