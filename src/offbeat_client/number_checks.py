@@ -4,6 +4,8 @@ from math import prod
 from numbers import Integral, Real
 from typing import Any
 
+from offbeat_client.shown_values import short
+
 LARGEST_COUNT = 2**31 - 1
 """The largest count that a client may report, so that weights made of counts stay far from overflow."""
 
@@ -24,7 +26,7 @@ def plain_number(value: Any) -> Any:
 def is_number(value: object) -> bool:
     """Return whether a value is a real number; booleans and times are not."""
     # A difference of times of numpy says that it is an integer.
-    is_real = isinstance(value, Real) and not isinstance(value, bool) and not _is_time(value)
+    is_real = not isinstance(value, bool) and isinstance(value, Real) and not _is_time(value)
     return type(value) in (int, float) or is_real
 
 
@@ -35,9 +37,9 @@ def check_count(name: str, value: Any) -> int:
     """
     number = plain_number(value)
     if not is_number(number) or not isinstance(number, Integral) or int(number) < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        raise ValueError(f"{name} must be a whole number of at least 1, got {short(value)}")
     if int(number) > LARGEST_COUNT:
-        raise ValueError(f"{name} must be at most {LARGEST_COUNT}, got {value!r}")
+        raise ValueError(f"{name} must be at most {LARGEST_COUNT}, got {short(value)}")
     return int(number)
 
 
@@ -45,7 +47,7 @@ def check_positive(name: str, value: Any) -> float:
     """Return a number as Python's; a ``ValueError`` unless it is finite and > 0."""
     number = _check_finite(name, value)
     if number <= 0:
-        raise ValueError(f"{name} must be greater than 0, got {value!r}")
+        raise ValueError(f"{name} must be greater than 0, got {short(value)}")
     return number
 
 
@@ -53,7 +55,7 @@ def check_not_negative(name: str, value: Any) -> float:
     """Return a number as Python's; a ``ValueError`` unless it is finite and ≥ 0."""
     number = _check_finite(name, value)
     if number < 0:
-        raise ValueError(f"{name} must not be negative, got {value!r}")
+        raise ValueError(f"{name} must not be negative, got {short(value)}")
     return number
 
 
@@ -61,9 +63,9 @@ def _check_finite(name: str, value: Any) -> float:
     """Return a number as Python's; a ``ValueError`` unless it is finite in 32 bits."""
     number = plain_number(value)
     if not is_number(number):
-        raise ValueError(f"{name} must be a number, got {value!r}")
+        raise ValueError(f"{name} must be a number, got {short(value)}")
     if not abs(number) <= LARGEST_FLOAT32:
-        raise ValueError(f"{name} must be finite in 32 bits, got {value!r}")
+        raise ValueError(f"{name} must be finite in 32 bits, got {short(value)}")
     return number
 
 

@@ -13,5 +13,9 @@ def read_text(path: Path) -> str:
     ``UnicodeDecodeError``.
     """
     content = path.read_bytes()
-    encoding = next((name for mark, name in _MARKS.items() if content.startswith(mark)), "utf-8")
-    return content.decode(encoding)
+    return content.decode(encoding_of(content))
+
+
+def encoding_of(content: bytes) -> str:
+    """Return the encoding of a text that begins so."""
+    return next((name for mark, name in _MARKS.items() if content.startswith(mark)), "utf-8")

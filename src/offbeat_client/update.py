@@ -23,6 +23,7 @@ from offbeat_client.number_checks import (
 )
 from offbeat_client.randomness import Purpose, integer
 from offbeat_client.sending import Sent, control_variate, has_memory, send
+from offbeat_client.shown_values import short
 from offbeat_client.training import by_name, gradient_offset
 from offbeat_client.visit import Fitted, Visit
 
@@ -55,7 +56,7 @@ def check_fitted(result: Any, start: Mapping[str, NDArray[np.float32]], visit: V
     for (what, number), most in zip(counts.items(), (LARGEST_COUNT, visit.plan.steps), strict=True):
         if type(number) is not int or not 1 <= number <= most:
             given = result.examples if what == "examples" else steps
-            raise OffbeatError(f"the {what} that fit returned must be a whole number in 1 … {most}, got {given!r}")
+            raise OffbeatError(f"the {what} that fit returned must be a whole number in 1 … {most}, got {short(given)}")
     examples, steps = counts.values()
     total = normaliser(visit.plan.prefix(steps))
     if result.normaliser is not None:
@@ -67,7 +68,7 @@ def check_fitted(result: Any, start: Mapping[str, NDArray[np.float32]], visit: V
     if visit.needs_loss and not (is_number(loss) and abs(loss) <= LARGEST_FLOAT32):
         raise OffbeatError(
             f"this run needs the mean training loss of each visit: return Fitted(…, loss=…) with a finite number, "
-            f"got {result.loss!r}"
+            f"got {short(result.loss)}"
         )
     state: Any = result.state
     if not isinstance(state, bytes | None):

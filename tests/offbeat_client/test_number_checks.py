@@ -15,6 +15,12 @@ from offbeat_client.number_checks import (
     is_number,
     plain_number,
 )
+from offbeat_client.shown_values import short
+
+
+def test_a_message_is_one_line():
+    with pytest.raises(ValueError, match=r"lr must be a number, got tensor\(\[\[1., 0.\], \[0., 1.\]\]\)$"):
+        check_positive("lr", torch.eye(2))
 
 
 def test_the_limits_are_those_of_32_bits():
@@ -46,9 +52,9 @@ def test_numbers_of_other_libraries_become_pythons(value):
 def test_all_else_is_not_a_number_and_shown_as_it_was_given(value):
     assert not is_number(plain_number(value))
     for check in (check_positive, check_not_negative):
-        with pytest.raises(ValueError, match=re.escape(f"lr must be a number, got {value!r}")):
+        with pytest.raises(ValueError, match=re.escape(f"lr must be a number, got {short(value)}")):
             check("lr", value)
-    with pytest.raises(ValueError, match=re.escape(f"cohort must be a whole number of at least 1, got {value!r}")):
+    with pytest.raises(ValueError, match=re.escape(f"cohort must be a whole number of at least 1, got {short(value)}")):
         check_count("cohort", value)
 
 

@@ -19,6 +19,14 @@ def test_the_wanted_columns(tmp_path):
     assert columns["b"].dtype == np.int64
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_a_file_as_an_editor_wrote_it(tmp_path, encoding, line_end):
+    path = tmp_path / "a.csv"
+    path.write_bytes(line_end.join(["é,a", "x,1", "ü,2", ""]).encode(encoding))
+    assert read_columns(path, {"a": "int64"})["a"].tolist() == [1, 2]
+
+
 def test_the_row_is_right_in_a_long_file(tmp_path):
     path = tmp_path / "a.csv"
     rows = ["1.25"] * 400_000
@@ -38,8 +46,12 @@ def test_the_row_is_right_in_a_long_file(tmp_path):
         (b"b,a\n1,2\nx,3\n4,y\n", "row 4: a must be a number, not 'y'"),
         (b"a\n1\n" + 500 * b"y" + b"\n", f"row 3: a must be a number, not '{80 * 'y'}'"),
         (b"b;a\n1;2\n", "separate the columns by commas"),
-        (b"\xff\n1\n", "cannot read"),
-        (b"\x1f\x8b\x08\n1\n", "cannot read"),
+        (b"b\ta\n1\t2\n", "separate the columns by commas, not by tabs"),
+        (b"\xff\n1\n", "is neither UTF-8 nor UTF-16 with its mark: save it as UTF-8"),
+        (b"a,\xe9\n1,2\n", "is neither UTF-8 nor UTF-16 with its mark: save it as UTF-8"),
+        ("a\n1\n".encode("utf-16") + b"x", "is neither UTF-8 nor UTF-16"),
+        ("a\n1\nx".encode("utf-16"), "row 3: a must be a number, not 'x'"),
+        (b"\x1f\x8b\x08\n1\n", "is neither UTF-8"),
         (b"a," * 1_000_000 + b"b\n1\n", "more than one column 'a'"),
         (b"a,b\n1,2\n3\n", "Expected 2 columns, got 1"),
     ],

@@ -6,7 +6,7 @@ from offbeat.algorithms.components import Compression
 from offbeat.compression import COMPRESSORS, Compressor
 from offbeat.config.objects_by_name import make_by_name
 from offbeat.errors import OffbeatError
-from offbeat_client.tables.validation_errors import short
+from offbeat_client.shown_values import short
 
 
 def no_compression() -> None:

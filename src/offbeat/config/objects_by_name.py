@@ -8,7 +8,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from offbeat.errors import OffbeatError, did_you_mean
-from offbeat_client.tables.validation_errors import reason, short
+from offbeat_client.shown_values import short
+from offbeat_client.tables.validation_errors import reason
 
 
 def make_by_name(

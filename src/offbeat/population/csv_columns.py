@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offbeat.errors import OffbeatError
+from offbeat_client.text_file import encoding_of
 
 ColumnType = Literal["int64", "float64"]
 
 _LONGEST_HEADER = 1_000_000
+_MARK_BYTES = 3  # of UTF-8; that of UTF-16 has two
 _INVALID_VALUE = re.compile(r"In CSV column #(\d+): Row #(\d+): .*?: invalid value '(.*)'", re.DOTALL)
 
 
@@ -32,25 +34,32 @@ def read_columns(path: Path, columns: Mapping[str, ColumnType]) -> dict[str, NDA
 
     header: list[str] = []
     try:
-        with path.open(encoding="utf-8-sig", newline="") as text:
+        with path.open("rb") as file:
+            encoding = encoding_of(file.read(_MARK_BYTES))
+        with path.open(encoding=encoding, newline="") as text:
             header = next(csv.reader([text.readline(_LONGEST_HEADER)]), [])
         for name in columns:
             if header.count(name) != 1:
-                if name not in header and any(name in cell.split(";") for cell in header):
-                    raise OffbeatError(f"{path}: separate the columns by commas, not by semicolons")
+                for separator, plural in ((";", "semicolons"), ("\t", "tabs")):
+                    if name not in header and any(name in cell.split(separator) for cell in header):
+                        raise OffbeatError(f"{path}: separate the columns by commas, not by {plural}")
                 many = "no" if name not in header else "more than one"
                 raise OffbeatError(f"{path} has {many} column {name!r}: its header is {','.join(header)[:200]!r}")
         with path.open("rb") as file:
             table = pyarrow.csv.read_csv(
                 file,
                 # Messages name rows only if a single thread reads.
-                read_options=pyarrow.csv.ReadOptions(use_threads=False),
+                read_options=pyarrow.csv.ReadOptions(
+                    use_threads=False, encoding="utf8" if encoding.startswith("utf-8") else encoding
+                ),
                 convert_options=pyarrow.csv.ConvertOptions(
                     include_columns=list(columns),
                     column_types={name: pa.type_for_alias(kind) for name, kind in columns.items()},
                     null_values=[""],
                 ),
             )
+    except UnicodeDecodeError:
+        raise OffbeatError(f"{path} is neither UTF-8 nor UTF-16 with its mark: save it as UTF-8") from None
     except (OSError, ValueError, KeyError, csv.Error) as error:
         if match := _INVALID_VALUE.search(str(error)):
             name = header[int(match[1])]

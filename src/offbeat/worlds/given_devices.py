@@ -13,6 +13,7 @@ from offbeat.population.availability import Availability, Intervals
 from offbeat.population.devices.bandwidth_traces import Trace
 from offbeat.population.devices.links import ConstantLink, Link, TraceLink
 from offbeat.worlds.population import Population, check_link, check_step_seconds
+from offbeat_client.shown_values import short
 from offbeat_client.tables.validation_errors import error_prefix
 from offbeat_client.user_code_errors import failure
 
@@ -73,8 +74,7 @@ def _array(client: int, value: Any) -> NDArray[np.float64]:
             raise TypeError
         return array.astype(np.float64)
     except (OffbeatError, TypeError, ValueError):
-        found = " ".join(repr(value).split())[:80]
-        raise OffbeatError(f"client {client} has {found}, but needs a number, or rows of numbers") from None
+        raise OffbeatError(f"client {client} has {short(value)}, but needs a number, or rows of numbers") from None
 
 
 def _numbers(values: list[NDArray[np.float64]]) -> NDArray[np.float64]:

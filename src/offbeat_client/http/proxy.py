@@ -12,6 +12,7 @@ from offbeat_client.errors import OffbeatError
 from offbeat_client.http.refusal import UnreachableError
 
 _NO_PASSWORD = "407"
+_LAST_PORT = 65_535
 _SYSTEM = "the system's settings"
 
 
@@ -33,7 +34,9 @@ def proxy_of(server: str) -> Proxy | None:
         target = httpx.URL(server)
     except httpx.InvalidURL:
         target = httpx.URL()
-    if target.scheme not in ("http", "https") or not target.host:
+    if target.userinfo:
+        raise OffbeatError("the server's URL has a name or a password, which no server takes: write https://host:port")
+    if target.scheme not in ("http", "https") or not target.host or (target.port or 0) > _LAST_PORT:
         raise OffbeatError(f"{server!r} is not the URL of a server: write https://host:port")
     if proxy_bypass(target.host) or proxy_bypass(target.netloc.decode("ascii")):
         return None

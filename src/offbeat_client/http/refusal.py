@@ -57,7 +57,14 @@ def is_foreign(response: httpx.Response, content: bytes | bytearray) -> bool:
 
     The web page of an error that may pass is that of a proxy before the server.
     """
-    return response.is_redirect or (response.status_code < _SERVER_ERRORS and content.lstrip()[:1] == b"<")
+    is_page = response.status_code < _SERVER_ERRORS and content.lstrip()[:1] == b"<"
+    return response.is_redirect or is_page or _needs_tls(response, content)
+
+
+def _needs_tls(response: httpx.Response, content: bytes | bytearray) -> bool:
+    """Return whether nginx, Apache or Caddy says that HTTP came to a port of HTTPS."""
+    said = content[:_MOST_CHARACTERS]
+    return response.status_code == HTTPStatus.BAD_REQUEST and (b"HTTPS" in said or b"SSL-enabled" in said)
 
 
 def other_program(response: httpx.Response, content: bytes | bytearray) -> str:
@@ -65,6 +72,8 @@ def other_program(response: httpx.Response, content: bytes | bytearray) -> str:
     if response.is_redirect:
         location = one_line(response.headers.get("Location", ""))
         return f"it redirects to {location[:_LONGEST_LOCATION]}; check the URL, or log in to the network first"
+    if _needs_tls(response, content):
+        return "its port takes HTTPS alone: write https://"
     if is_foreign(response, content):
         return "it is a web page; check host, port and proxy, or log in to the network first"
     return "check the URL"

@@ -10,18 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from offbeat_client.errors import MistakesError, OffbeatError, did_you_mean
-
-_LONGEST = 80  # characters of a value or a key
-
-
-def cut(text: str) -> str:
-    """Return the text, shortened if it is long."""
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-
-
-def short(value: object) -> str:
-    """Return a value for a message, shortened if it is long."""
-    return cut(repr(value))
+from offbeat_client.shown_values import cut, short
 
 
 def reason(error: ErrorDetails) -> str:

@@ -70,7 +70,9 @@ def test_the_read_limit_holds(quick):
             connection.ask(*CHECK_IN, CheckedIn)
 
 
-@pytest.mark.parametrize("url", ["", "host:8443", "ftp://host", "https://", "http://[::1"])
+@pytest.mark.parametrize(
+    "url", ["", "host:8443", "ftp://host", "https://", "http://[::1", "https://host:65536", "http://me:pw@host"]
+)
 def test_other_urls_are_refused(url):
     with pytest.raises(OffbeatError, match="write https://host:port"):
         Connection(url)

@@ -41,6 +41,15 @@ def test_a_proxys_answer_has_the_statuss_own_words(body):
             r"Found, not an .*: it redirects to http://login\?\[2J; check",
         ),
         (404, {}, b"", r"Not Found \(404\)$"),
+        (400, {}, b"", r"Bad Request \(400\)$"),
+        (
+            400,
+            {},
+            b"<html>The plain HTTP request was sent to HTTPS port",
+            "Bad Request, .*: its port takes HTTPS alone",
+        ),
+        (400, {}, b"Client sent an HTTP request to an HTTPS server.", "Bad Request, .*: its port takes HTTPS alone"),
+        (400, {}, b"You're speaking plain HTTP to an SSL-enabled server port", "Bad Request, .*: write https://"),
     ],
 )
 def test_an_answer_of_another_program_names_the_cause(status, headers, content, expected):

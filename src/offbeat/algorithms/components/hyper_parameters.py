@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from annotated_types import Interval
 
 from offbeat_client.number_checks import LARGEST_COUNT, LARGEST_FLOAT32, is_number, plain_number
+from offbeat_client.shown_values import short
 
 Count = Annotated[int, Interval(ge=1, le=LARGEST_COUNT)]
 Positive = Annotated[float, Interval(gt=0, le=LARGEST_FLOAT32)]
@@ -51,7 +52,7 @@ def _check(name: str, value: Any, hint: Any) -> None:
         raise ValueError(f"{name} must not be None: leave it out")
     if get_origin(hint) is Literal and value not in get_args(hint):
         choices = " or ".join(repr(choice) for choice in get_args(hint))
-        raise ValueError(f"{name} must be {choices}, got {value!r}")
+        raise ValueError(f"{name} must be {choices}, got {short(value)}")
     if get_origin(hint) is Annotated:
         kind, *bounds = get_args(hint)
         for bound in bounds:
@@ -67,7 +68,7 @@ def _check_number(name: str, value: Any, bound: Interval, *, is_whole: bool) -> 
         raise ValueError(f"{name} must be finite in 32 bits, got {value}")
     if not is_number(value) or not isinstance(value, kind) or not _contains(bound, value):
         words = "a whole number " if is_whole else ""
-        raise ValueError(f"{name} must be {words}{_range(bound, 'of ' if is_whole else '')}, got {value!r}")
+        raise ValueError(f"{name} must be {words}{_range(bound, 'of ' if is_whole else '')}, got {short(value)}")
 
 
 def _contains(bound: Interval, value: Any) -> bool:
