@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -35,6 +36,7 @@ def normalising():
 SINGLE = {"model": normalising, "data": (FEW, FEW), "batch_norm": "local", "population": 12}
 
 MISTAKES = [
+    ({"virtual_seconds": np.timedelta64(3600, "ns")}, ["virtual_seconds = '3600 nanoseconds': must be a valid number"]),
     (
         SINGLE,
         ["holds one example, but the model or the loss needs minibatches of at least two: use another partition, or G"],

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 from pydantic import ValidationError
 from torch import Tensor, nn
 
@@ -54,7 +55,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         items = map(_plain, cast("Sequence[Any]", value))
         return tuple(items) if isinstance(value, tuple) else list(items)
-    return plain_number(value)
+    # pydantic takes times of numpy for floats.
+    return str(value) if isinstance(value, np.timedelta64 | np.datetime64) else plain_number(value)
 
 
 def path_of(given: object) -> str:
