@@ -15,8 +15,12 @@ import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from offbeat.algorithms import FedBuff
+from offbeat.algorithms.components import LocalPlan, Update
 from offbeat.algorithms.components.buffers.whole_sums import values
+from offbeat.config.privacy_section import PrivacySection
 from offbeat.whole_numbers import Grid, WholeNumbers
+from offbeat.worlds.simulated_privacy import protect
 from offbeat_client.differential_privacy.noise_rows import NoiseSource
 from offbeat_client.helper.opening import open_seeds, sum_of_masks
 from offbeat_client.privacy.agreed_plan import AgreedPlan
@@ -98,13 +102,33 @@ def server_rows() -> list[Row]:
     total = torch.zeros(LENGTH, dtype=torch.int64)
     total += numbers.resolve()
     noise = NoiseSource(bytes(32), LENGTH, noise_multiplier=3.77, largest=grid.largest)
+    algorithm, plain = FedBuff(buffer_size=4, concurrency=8), started(FedBuff(buffer_size=4, concurrency=8))
+    section = PrivacySection(clip_norm=grid.clip_norm, noise_multiplier=3.77, max_participations=1000)
+    protect(section, algorithm, clients=20, length=LENGTH, seed=0)
+    started(algorithm)
     return [
         ("server: an update as whole numbers", numbers.resolve),
         ("server: digest of a sum", lambda: hashlib.sha256(total.numpy().data).digest()),
         ("server: noise of a sum", lambda: noise.noise(1, [bytes(32)])),
         ("server: a sum as floats", lambda: values(total, grid.step)),
-        ("for comparison: a plain update is added", lambda: delta.clone().add_(delta, alpha=0.5)),
+        ("server: a version of four updates", lambda: version_of_four(algorithm, delta)),
+        ("for comparison: a plain version of four", lambda: version_of_four(plain, delta)),
     ]
+
+
+def started(algorithm: FedBuff) -> FedBuff:
+    """Return the algorithm in a run of 20 clients."""
+    algorithm.start(torch.zeros(LENGTH), 20)
+    return algorithm
+
+
+def version_of_four(algorithm: FedBuff, delta: torch.Tensor) -> torch.Tensor:
+    """Return the model after four more updates."""
+    plan = LocalPlan(steps=1, batch_size=1, lr=0.1)
+    for client in range(4):
+        algorithm.assign(client, plan)
+        algorithm.receive(Update(client, algorithm.version, delta, 1, 1, 1.0, plan=plan))
+    return algorithm.model
 
 
 def milliseconds(work: Callable[[], object]) -> list[float]:
