@@ -51,8 +51,11 @@ def test_the_handlers_are_put_back():
 
 def test_a_forked_process_ends_at_sigterm():
     with Interruption():
-        process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+        context = multiprocessing.get_context("fork")
+        has_begun = context.Event()
+        process = context.Process(target=lambda: (has_begun.set(), time.sleep(60)))
         process.start()
+        assert has_begun.wait(20)  # before that, the signal may find the parent's handler
         process.terminate()
         process.join(20)
         assert process.exitcode == -signal.SIGTERM

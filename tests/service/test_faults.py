@@ -45,7 +45,7 @@ def vector_of(client, visit):
 
 # Lets everybody in.
 ACCOUNTS = SimpleNamespace(
-    examples=SimpleNamespace(check=lambda *_: None, is_known=lambda _: True),
+    examples=SimpleNamespace(check=lambda *_: None, is_known=lambda _: True, of=lambda _: 1),
     check_client=lambda _: None,
     audit=SimpleNamespace(head=Head()),
 )

@@ -57,8 +57,8 @@ def test_each_action_is_an_entry_before_it_is_answered(tmp_path):
             entry = list(entries(folder))[-1]
             return {key: value for key, value in entry.items() if key not in ("number", "at")}
 
-        server.enrol(name="ward\n3")
-        enrolled = {"kind": "client enrolled", "client": 0, "name": "ward\n3"}
+        server.enrol(name="ward 3")
+        enrolled = {"kind": "client enrolled", "client": 0, "name": "ward 3"}
         assert newest() == enrolled | {"token": token_id(server.enrolment_token)}
         made = server.admin.http.post("/v1/enrolment-tokens", json={"uses": 3, "name": "w"}).json()["token"]
         limits = {"of": "enrolment", "name": "w", "uses": 3, "expires_seconds": None}

@@ -12,7 +12,7 @@ NAMES = ["Aachen", "Bergen", "Coimbra"]
 HOSTILE = [
     '<img src=x onerror="document.title=1">',
     "</td><script>document.title=1</script>",
-    "\u202ereversed &amp; <b>bold</b>",
+    "reversed &amp; <b>bold</b>",
 ]
 PIXELS = """
     const canvas = document.querySelector(arguments[0] + " canvas");
