@@ -123,7 +123,7 @@ class Run:
         body = body_of(vector_of(client, visit.number))
         head = UpdateHeader(
             version=visit.version, bytes=len(body), sha256=hashlib.sha256(body).hexdigest(), examples=1, steps=2,
-            normaliser=2.0, since=visit.since,
+            normaliser=2.0, since=visit.since, model_sha256=visit.model_sha256,
         )  # fmt: skip
 
         async def put(begin, end):

@@ -9,6 +9,7 @@ import httpx
 
 from offbeat.service.audit.chain import Head
 from offbeat.service.audit.verification import entries, verify
+from offbeat_client.messages import PROTOCOL
 from tests.e2e.server_process import Launcher, Server, until
 
 FEDBUFF = "algorithm = 'fedbuff'\nbuffer_size = 3\nconcurrency = 8"
@@ -21,7 +22,9 @@ def test_a_killed_server_leaves_a_chain_with_all_that_was_answered(tmp_path: Pat
     heads: list[Head] = []
 
     def enrol(url: str, token: str) -> None:
-        with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=30.0) as http:
+        with httpx.Client(
+            base_url=url, headers={"Authorization": f"Bearer {token}", "Offbeat-Protocol": PROTOCOL}, timeout=30.0
+        ) as http:
             while True:
                 try:
                     answer = http.post("/v1/enrol", json={})
