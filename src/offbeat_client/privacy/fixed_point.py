@@ -1,7 +1,6 @@
 """Updates as whole numbers: divided, clipped, scaled, and rounded at random.
 
-What is released of private updates is a sum of such numbers with whole noise, whoever adds them up: the helper's server
-under masks, a server that sees each update, a simulation.
+A release is a sum of such numbers with whole noise: on a server with a helper, on one without, and in a simulation.
 """
 
 import math
