@@ -50,7 +50,7 @@ torture: .venv/installed ## kill server and clients, 200 times each of six runs,
 	OFFBEAT_PRIVATE_KILLS=200 $(BIN)/pytest -v tests/e2e/test_private_service.py
 
 audit: .venv/installed ## attack the noise of private sums 20 times for each mechanism, and 10,000 released models (CI: once, and 100; takes a quarter of an hour)
-	OFFBEAT_AUDITS=20 OFFBEAT_ATTACKS=10000 $(BIN)/pytest -v tests/offbeat_client/differential_privacy/test_audit.py tests/worlds/test_noise_attack.py
+	OFFBEAT_AUDITS=20 OFFBEAT_ATTACKS=10000 $(BIN)/pytest -v tests/offbeat_private/noise/test_audit.py tests/worlds/test_noise_attack.py
 
 faults: .venv/installed ## let each system call of the service fail once in process, and 200 of a real server's (needs strace)
 	OFFBEAT_FAULTS=all OFFBEAT_SERVER_FAULTS=200 $(BIN)/pytest -v tests/service/test_faults.py tests/e2e/test_service_faults.py
@@ -72,11 +72,11 @@ gpu-packages: ## collect the few pure-Python packages that test-gpu and bench-gp
 # On a GPU machine these two run with its own Python and PyTorch.
 GPU_PYTHON ?= $(PYTHON)
 test-gpu: ## tests that need a CUDA GPU, with GPU_PYTHON's own PyTorch; see gpu-packages
-	PYTHONPATH=src:$(GPU_PACKAGES) $(GPU_PYTHON) -m pytest --noconftest -p no:cacheprovider -W default tests/devices
+	PYTHONPATH=src:packages/client:$(GPU_PACKAGES) $(GPU_PYTHON) -m pytest --noconftest -p no:cacheprovider -W default tests/devices
 
 bench-gpu: ## client updates a second on a CUDA GPU, beside a plain loop on it; writes build/gpu.json and the page's table
 	mkdir -p build
-	PYTHONPATH=src:$(GPU_PACKAGES) $(GPU_PYTHON) benchmarks/gpu.py --output build/gpu.json $(ARGS) | tee build/gpu.txt
+	PYTHONPATH=src:packages/client:$(GPU_PACKAGES) $(GPU_PYTHON) benchmarks/gpu.py --output build/gpu.json $(ARGS) | tee build/gpu.txt
 	$(GPU_PYTHON) docs/make_performance.py build/gpu.txt
 
 bench-service: .venv/installed ## what the server takes, beside bare sockets (20 minutes); ARGS="--quick", or ARGS="--peer" for Flower's too

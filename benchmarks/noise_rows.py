@@ -9,9 +9,9 @@ import statistics
 import time
 from collections.abc import Callable
 
-from offbeat_client.differential_privacy.gaussian_words import WORDS, gaussians
-from offbeat_client.differential_privacy.noise_rows import NoiseSource
-from offbeat_client.privacy.keystream import keystream
+from offbeat_private.masks.keystream import keystream
+from offbeat_private.noise.gaussian_words import WORDS, gaussians
+from offbeat_private.noise.noise_rows import NoiseSource
 
 LENGTH = 10_000_000
 PAIRS = 1 << 14

@@ -14,6 +14,15 @@ import numpy as np
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from offbeat_private.agreed_plan import AgreedPlan
+from offbeat_private.helper.opening import open_seeds, sum_of_masks
+from offbeat_private.masks.envelope import RECORD_BYTES, Binding, parse, seal
+from offbeat_private.masks.epoch_key import EpochKey
+from offbeat_private.masks.fixed_point import norm, quantise
+from offbeat_private.masks.head import Head
+from offbeat_private.masks.share import make_share, mask, vector_digest
+from offbeat_private.noise.noise_rows import NoiseSource
+from offbeat_private.terms import Terms
 
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components import LocalPlan, Update
@@ -21,15 +30,6 @@ from offbeat.algorithms.components.buffers.whole_sums import values
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.whole_numbers import Grid, WholeNumbers
 from offbeat.worlds.simulated_privacy import protect
-from offbeat_client.differential_privacy.noise_rows import NoiseSource
-from offbeat_client.helper.opening import open_seeds, sum_of_masks
-from offbeat_client.privacy.agreed_plan import AgreedPlan
-from offbeat_client.privacy.envelope import RECORD_BYTES, Binding, parse, seal
-from offbeat_client.privacy.epoch_key import EpochKey
-from offbeat_client.privacy.fixed_point import norm, quantise
-from offbeat_client.privacy.head import Head
-from offbeat_client.privacy.share import make_share, mask, vector_digest
-from offbeat_client.privacy.terms import Terms
 
 LENGTH = 10_000_000
 REPETITIONS = 7

@@ -27,12 +27,12 @@ from typing import NamedTuple
 import numpy as np
 import tomli_w
 from numpy.typing import NDArray
-
-from offbeat.cli.demo.demo_run import free_port
-from offbeat.errors import OffbeatError
-from offbeat.service.server.admin import live_status
 from offbeat_client import Fitted, Visit, run_client
 from offbeat_client.private_updates import public_key
+from offbeat_core.errors import OffbeatError
+
+from offbeat.cli.demo.demo_run import free_port
+from offbeat.service.server.admin import live_status
 
 CLIENTS = 4  # one less than the server has places for: it wants one to be free while a sum waits
 INPUTS, BATCH, STEPS = 1000, 32, 20

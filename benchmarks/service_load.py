@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from offbeat_core.messages import PROTOCOL
 
 from offbeat.service.updates.update_body import write_dense
-from offbeat_client.messages import PROTOCOL
 
 SERVER = """
 [service]

@@ -1,4 +1,4 @@
-# A client without PyTorch: Python, numpy and offbeat_client. Its program is yours; join_site.py is an example.
+# A client without PyTorch: Python, numpy and the distribution offbeat-client. Its program is yours; join_site.py is an example.
 #
 #     docker build --file deploy/client.Dockerfile --tag offbeat-client .
 #
@@ -7,8 +7,8 @@ ARG PYTHON=3.12
 
 FROM python:${PYTHON}-slim
 ARG EXTRAS=""
-COPY packages/client/pyproject.toml packages/client/README.md LICENSE /build/
-COPY src/offbeat_client /build/src/offbeat_client
+COPY packages/client /build/
+COPY LICENSE /build/
 RUN pip install --no-cache-dir "/build${EXTRAS}" \
   && rm -r /build \
   && useradd --uid 10001 --no-create-home offbeat \

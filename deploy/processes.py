@@ -149,7 +149,7 @@ class Processes:
         """Put the images' programs into a folder."""
         programs = self._folder / "bin"
         programs.mkdir(parents=True, exist_ok=True)
-        calls = {"offbeat": "-m offbeat", "offbeat-helper": "-m offbeat_client.helper", "python": ""}
+        calls = {"offbeat": "-m offbeat", "offbeat-helper": "-m offbeat_private.helper", "python": ""}
         for name, module in calls.items():
             (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n', encoding="utf-8")
             (programs / name).chmod(0o755)

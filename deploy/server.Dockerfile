@@ -11,8 +11,8 @@ ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 WORKDIR /build
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
-COPY packages/client/pyproject.toml packages/client/README.md LICENSE packages/client/
-COPY src/offbeat_client packages/client/src/offbeat_client
+COPY packages/client packages/client
+COPY LICENSE packages/client/
 COPY experiments experiments
 COPY examples examples
 # The server needs neither the packages' tests nor PyTorch's headers and tools: they take 250 MB.

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from offbeat_core.errors import OffbeatError
 from PIL import Image
 from torch.nn.functional import cross_entropy
 
 from offbeat.data.catalogue import load_dataset
-from offbeat.errors import OffbeatError
 from offbeat.service.client import LocalSGD, run_client
 from offbeat.training.models import softmax_regression
 from tests.browser import Browser

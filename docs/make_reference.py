@@ -13,6 +13,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Interval
+from offbeat_core.number_checks import LARGEST_COUNT, LARGEST_FLOAT32
 
 from offbeat.algorithms import ALGORITHMS
 from offbeat.algorithms.components.hyper_parameters import hyper_parameters
@@ -26,7 +27,6 @@ from offbeat.config.algorithm_table import (
 from offbeat.config.compression_table import FACTORIES as COMPRESSION
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.lr_decay_table import FACTORIES as LR_DECAYS
-from offbeat_client.number_checks import LARGEST_COUNT, LARGEST_FLOAT32
 
 PAGE = Path(__file__).with_name("reference.md")
 

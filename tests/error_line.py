@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
 
 
 def error_line(call: Callable[..., object], *arguments: Any) -> str:

@@ -1,9 +1,9 @@
 """Only the conversion; tests/offbeat_client/compression has the rest."""
 
+import offbeat_core.compression
 import pytest
 import torch
 
-import offbeat_client.compression
 from offbeat.compression import COMPRESSORS, decode, qsgd, random_k, sign, top_k
 
 
@@ -14,9 +14,9 @@ def test_a_tensor_is_compressed_like_an_array(compressor):
     assert encoded == compressor.encode(vector.numpy(), seed=3)
     decoded = decode(encoded)
     assert decoded.dtype == torch.float32
-    assert decoded.tolist() == offbeat_client.compression.decode(encoded).tolist()
+    assert decoded.tolist() == offbeat_core.compression.decode(encoded).tolist()
 
 
 def test_the_compressors_are_the_clients():
-    assert COMPRESSORS is offbeat_client.compression.COMPRESSORS
+    assert COMPRESSORS is offbeat_core.compression.COMPRESSORS
     assert {"top_k": top_k, "random_k": random_k, "qsgd": qsgd, "sign": sign} == COMPRESSORS

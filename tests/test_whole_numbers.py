@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 import torch
+from offbeat_private.masks.fixed_point import whole_numbers
 
 from offbeat.whole_numbers import Grid, WholeNumbers
-from offbeat_client.privacy.fixed_point import whole_numbers
 from tests.algorithms.case import Deferred
 
 GRID = Grid(clip_norm=4.0, largest=8)

@@ -28,7 +28,7 @@ sys.exit(importlib.util.find_spec("torch") is not None and "the environment has 
 NO_TORCH = "import importlib.util as i, sys; sys.exit(i.find_spec('torch') is not None and 'the environment has torch')"
 KEY = """
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from offbeat_client.privacy.signing_key import public_text
+from offbeat_private.masks.signing_key import public_text
 print(public_text(Ed25519PrivateKey.generate()))
 """
 TERMS = """[terms]

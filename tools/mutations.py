@@ -32,12 +32,17 @@ CONTRACT = [f"tests/algorithms/test_{name}.py" for name in ("contract", "contrac
 PYTEST = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
 
 
+def _dotted(module: str) -> tuple[str, ...]:
+    parts = Path(module).parts
+    return parts[1:] if parts[0] == "src" else parts[2:]  # of packages/client
+
+
 def suites_of(module: str, under_contract: bool) -> list[list[str]]:
     """Return the arguments with which Python tests a module, first its own tests."""
-    parts = Path(module).parts[1:]
+    parts = _dotted(module)
     path = Path(*parts[1:]) if parts[0] == "offbeat" else Path(*parts)  # of the tests
     own = sorted((ROOT / "tests" / path.parent).glob(f"test_{path.stem}*.py"))
-    imported = ["-c", f"import {'.'.join(Path(module).with_suffix('').parts[1:])}"]
+    imported = ["-c", f"import {'.'.join(parts).removesuffix('.py')}"]
     first = [*PYTEST, *(test.relative_to(ROOT).as_posix() for test in own)] if own else imported
     return [first, [*PYTEST, *CONTRACT]] if under_contract else [first]
 
@@ -58,7 +63,11 @@ def make_copy(folder: str) -> Path:
 
 def call(tree: Path, arguments: list[str], limit: float | None) -> tuple[str, float, str]:
     """Call Python in a copy; return the outcome, seconds, and first failure."""
-    own = {"PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(tree / "tmp")}
+    own = {
+        "PYTHONPATH": f"{tree}/src{os.pathsep}{tree}/packages/client",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TMPDIR": str(tree / "tmp"),
+    }
     own["CI"] = "1"  # hypothesis tries the same examples each time
     began = time.monotonic()
     with tempfile.TemporaryFile() as printed:

@@ -38,9 +38,9 @@ class Mutation(NamedTuple):
 
 
 def all_mutations(root: Path) -> dict[Mutation, Edit]:
-    """Return all possible mutations of src/."""
+    """Return all possible mutations of the packages."""
     found: dict[Mutation, Edit] = {}
-    for path in sorted((root / "src").rglob("*.py")):
+    for path in sorted([*(root / "src").rglob("*.py"), *(root / "packages/client").rglob("*.py")]):
         module = path.relative_to(root).as_posix()
         found.update(mutations_of(module, path.read_bytes()))
     return found

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ("src", "papers", "tests", "tools", "benchmarks", "examples")
+SOURCES = ("src", "packages", "papers", "tests", "tools", "benchmarks", "examples")
 LONGEST_SUMMARY = 80
 MOST_WORDS = 1200
 

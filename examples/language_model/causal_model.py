@@ -4,7 +4,7 @@ from typing import Any
 
 from letters import TOKENS
 
-from offbeat.errors import OffbeatError
+from offbeat import OffbeatError
 
 
 def model(width: int = 32, layers: int = 1, heads: int = 2) -> Any:

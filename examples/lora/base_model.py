@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from offbeat.errors import OffbeatError
+from offbeat import OffbeatError
 
 WEIGHTS = "model.safetensors"
 _FILES = ["*.json", "*.txt", "*.model", WEIGHTS]  # configuration, tokenizer, weights

@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
+from offbeat_core.tables.section import Count
 from pydantic import Field
 
 from offbeat.statistics.paired_test import Range, TestedEffect
-from offbeat_client.tables.section import Count
 from papers.displacement.branches import Study
 from papers.displacement.effects import log_ratios, prediction_errors, scaling_power
 from papers.displacement.setting import Setting

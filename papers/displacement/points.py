@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import click
 import torch
+from offbeat_core.tables.section import Count, Positive, Section
 from pydantic import Field, model_validator
 
 from offbeat.report.export import write_file
-from offbeat_client.tables.section import Count, Positive, Section
 from papers.displacement.runs import mean_norm, uploads_to_target
 from papers.displacement.setting import Kind, Setting
 from papers.displacement.world import World

@@ -9,12 +9,12 @@ from typing import Annotated
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from offbeat_core.tables.section import Count, Positive, Section
 from pydantic import Field
 from torch import Tensor
 
 from offbeat.data.catalogue import load_dataset
 from offbeat.population.partition.dirichlet import dirichlet
-from offbeat_client.tables.section import Count, Positive, Section
 
 _POOL = 2  # pixels are averaged over squares of this side
 

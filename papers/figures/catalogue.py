@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from offbeat_core.errors import OffbeatError, did_you_mean
+
 from offbeat.config import experiment_file
 from offbeat.config.experiment_file import Experiment
-from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import run_all
 from offbeat.runs.worker_processes import Workers

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from offbeat_core.errors import OffbeatError, did_you_mean
+
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import metric_name
-from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.report.metrics import LOSS
 from papers.figures.sections import Claim, Tuning
 

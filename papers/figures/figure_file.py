@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+from offbeat_core.errors import OffbeatError, did_you_mean
 from pydantic import Field
 
 from offbeat.config import experiment_file
 from offbeat.config.experiment_file import Experiment
-from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.sweeps.trials import at_point, trials_experiment
 from papers.figures.consistency import check_claim, check_compared, check_panels, check_tuning
 from papers.figures.paper_figure import PaperFigure, fingerprint_of

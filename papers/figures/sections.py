@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+from offbeat_core.tables.section import Count, Positive, Section
+from offbeat_core.tables.validation_errors import mistakes, user_error
 from pydantic import Field, ValidationError, model_validator
 
 from offbeat.sweeps.over import Choices
 from offbeat.sweeps.search_space import all_points
-from offbeat_client.tables.section import Count, Positive, Section
-from offbeat_client.tables.validation_errors import mistakes, user_error
 
 SCALES = ("quick", "medium", "full")
 

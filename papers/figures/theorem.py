@@ -17,14 +17,14 @@ from typing import Annotated, Any, Literal
 import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
+from offbeat_core.errors import OffbeatError, did_you_mean
+from offbeat_core.tables.section import Section
 from pydantic import Field, field_validator, model_validator
 
-from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.report.export import write_file
 from offbeat.report.plot_style import GREY, STYLE, WIDTH, colours, png, tidy
 from offbeat.runs.worker_processes import end_with_parent
 from offbeat.statistics.paired_test import Range, TestedEffect, t_test
-from offbeat_client.tables.section import Section
 from papers.figures.figure_result import DOTS_PER_INCH, FigureResult
 from papers.figures.finding import Effect, Finding
 from papers.figures.paper_figure import PaperFigure, fingerprint_of

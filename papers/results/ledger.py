@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from offbeat_core.errors import OffbeatError
 from pydantic import TypeAdapter, ValidationError
 
-from offbeat.errors import OffbeatError
 from offbeat.report.export import write_file
 from papers.figures.figure_result import FigureRecord, FigureResult, Key, PaperFigure
 from papers.figures.sections import SCALES

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
 if TYPE_CHECKING:
+    from offbeat_core.errors import OffbeatError
+
     from offbeat.data.dataset import Dataset
-    from offbeat.errors import OffbeatError
     from offbeat.python.report import write_report
     from offbeat.python.simulate import simulate
 
@@ -17,7 +18,7 @@ __all__ = ["Dataset", "OffbeatError", "simulate", "write_report"]
 
 _HOMES = {
     "Dataset": "offbeat.data.dataset",
-    "OffbeatError": "offbeat.errors",
+    "OffbeatError": "offbeat_core.errors",
     "simulate": "offbeat.python.simulate",
     "write_report": "offbeat.python.report",
 }

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from offbeat_core.files import durable_file
 from safetensors import safe_open
 from torch import Tensor
 
 from offbeat.checkpoint_values import BROKEN, FORMAT, PLAIN, broken, read_values
 from offbeat.tensor_file import write_tensors
-from offbeat_client.files import durable_file
 
 
 def write_checkpoint(path: Path, state: Mapping[str, Any]) -> None:

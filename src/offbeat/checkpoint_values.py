@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from offbeat_core.errors import OffbeatError
 from safetensors import SafetensorError, safe_open
-
-from offbeat.errors import OffbeatError
 
 # Increment it when the form of a state changes: a checkpoint of another format is refused.
 FORMAT = "5"

@@ -5,9 +5,7 @@ tells their number before there is a vector.
 """
 
 import torch
-from torch import Tensor
-
-from offbeat_client.compression import (
+from offbeat_core.compression import (
     COMPRESSORS,
     Compressor,
     Encoded,
@@ -19,7 +17,8 @@ from offbeat_client.compression import (
     uncompressed_bytes,
     wire_bytes,
 )
-from offbeat_client.compression import decode as decode_array
+from offbeat_core.compression import decode as decode_array
+from torch import Tensor
 
 __all__ = [
     "COMPRESSORS",

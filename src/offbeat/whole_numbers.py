@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+from offbeat_private.masks.fixed_point import whole_numbers
 from torch import Tensor
-
-from offbeat_client.privacy.fixed_point import whole_numbers
 
 
 class Promise(Protocol):

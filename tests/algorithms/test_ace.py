@@ -3,9 +3,9 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from offbeat_core.local_plan import LrDecay
 
 from offbeat.algorithms import ACE, Update
-from offbeat_client.local_plan import LrDecay
 from tests.algorithms.case import Case
 
 CASES = [

@@ -5,11 +5,11 @@ They have AdamW, step sizes that decay, or steps that depend on the client.
 
 import pytest
 import torch
+from offbeat_core.local_steps import Epochs
+from offbeat_core.lr_decay import inverse_square_root
 
 from offbeat.algorithms import ALGORITHMS, FedFa, FedLuck, LocalPlan
 from offbeat.coordinator import Coordinator
-from offbeat_client.local_steps import Epochs
-from offbeat_client.lr_decay import inverse_square_root
 
 CLIENTS = 6
 PLANS = {

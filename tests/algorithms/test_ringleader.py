@@ -3,10 +3,10 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from offbeat_core.local_plan import LrDecay
 
 from offbeat.algorithms import RingleaderASGD
 from offbeat.testing import check_algorithm
-from offbeat_client.local_plan import LrDecay
 from tests.algorithms.case import Case
 
 CASES = [

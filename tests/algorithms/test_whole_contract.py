@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from offbeat_core.number_checks import check_count, check_positive
 from torch import Tensor
 
 from offbeat.algorithms import Algorithm, LocalPlan, Update
@@ -13,7 +14,6 @@ from offbeat.config.experiment_file import load
 from offbeat.data.catalogue import load_dataset
 from offbeat.worlds.dry_run import dry_run
 from offbeat.worlds.simulation import build_simulation
-from offbeat_client.number_checks import check_count, check_positive
 
 
 class FedPlain(Algorithm):

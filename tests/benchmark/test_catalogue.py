@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms import ALGORITHMS
 from offbeat.benchmark.catalogue import read_entries
 from offbeat.benchmark.protocol import TRIALS, Plan
 from offbeat.benchmark.raw_data import published
 from offbeat.benchmark.world import labels, read_world, world_names
-from offbeat.errors import OffbeatError
 from offbeat.sweeps.over import Choices, Range
 
 TINY = str(Path(__file__).with_name("tiny_world.toml"))

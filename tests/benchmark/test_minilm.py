@@ -3,11 +3,11 @@ import sys
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch.nn import functional
 
 from offbeat.benchmark import minilm
 from offbeat.data.builtin import sst2
-from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.distributed.packed_code import pack_code, unpack_code
 from tests.workloads import assert_batches_train_like_the_loop

@@ -3,11 +3,11 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from offbeat_core.errors import OffbeatError
 
 from offbeat.benchmark.catalogue import read_entries
 from offbeat.benchmark.raw_data import SCHEMA, WorldData, published, read, write
 from offbeat.benchmark.world import read_world, world_names
-from offbeat.errors import OffbeatError
 
 
 def data(label, accuracy, seeds=(1, 2), **facts):

@@ -1,10 +1,10 @@
 from contextlib import closing
 
 import pytest
+from offbeat_private.helper.helper import Helper
 
 from offbeat.cli.demo.receipts import receipts
-from offbeat_client.helper.helper import Helper
-from tests.offbeat_client.helper.conftest import CLIENTS, enrol_clients, records_for
+from tests.offbeat_private.helper.conftest import CLIENTS, enrol_clients, records_for
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 
 from offbeat.cli import join
-from offbeat.errors import OffbeatError
 from offbeat.service.client import LocalSGD
 from offbeat.service.client import run as client_run
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from offbeat_core.errors import OffbeatError
 
 from offbeat.cli.main import app
 from offbeat.config import experiment_file
-from offbeat.errors import OffbeatError
 from offbeat.runs.directory import read
 from offbeat.runs.interruption import InterruptedRunError
 

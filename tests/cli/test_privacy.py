@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
 from offbeat_client.client_folder.identity import ClientFolder
 from offbeat_client.client_folder.trained_models import TrainedModels
-from offbeat_client.differential_privacy.accounting import epsilon
-from offbeat_client.privacy.signing_key import public_bytes
+from offbeat_private.accounting import epsilon
+from offbeat_private.masks.signing_key import public_bytes
 
 Command = Callable[..., tuple[int, str, str]]
 

@@ -36,7 +36,7 @@ print(*sorted(packages - set(sys.stdlib_module_names)), file=sys.stderr)
 
 RELEASE = str(Path(__file__).parents[1] / "deploy" / "release_0_1" / "server")
 
-LIGHT = {"click", "offbeat", "offbeat_client"}
+LIGHT = {"click", "offbeat", "offbeat_client", "offbeat_core", "offbeat_private"}
 HEAVY = {"fastapi", "granian", "matplotlib", "pandas", "pyarrow", "sklearn", "torch"}
 
 

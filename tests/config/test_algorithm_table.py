@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms import ALGORITHMS, AsyncCommSGD, FedAvg, FedBuff, FedLuck
 from offbeat.algorithms.components.schedules.patterns import random, round_robin
@@ -16,7 +17,6 @@ from offbeat.config.algorithm_table import (
     default_hyper_parameters,
     hyper_parameters_of,
 )
-from offbeat.errors import OffbeatError
 from tests.error_line import error_line
 
 

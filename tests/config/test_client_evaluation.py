@@ -1,11 +1,11 @@
 from collections.abc import Callable
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
 from offbeat.config.client_evaluation import client_columns, lower_is_better
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import EvaluateSection
-from offbeat.errors import OffbeatError
 
 Load = Callable[..., Experiment]
 

@@ -1,10 +1,10 @@
 from collections.abc import Callable
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
 from offbeat.config.early_stop_section import EarlyStopSection
 from offbeat.config.experiment_file import Experiment
-from offbeat.errors import OffbeatError
 
 
 @pytest.mark.parametrize(

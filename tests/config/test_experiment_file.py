@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import tomli_w
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.lr_decay import step
 
 from offbeat.algorithms import ALGORITHMS, LocalPlan
 from offbeat.algorithms.components import Compression
@@ -16,8 +18,6 @@ from offbeat.config.algorithm_table import hyper_parameters_of
 from offbeat.config.experiment_file import Experiment, load
 from offbeat.config.flower_section import FlowerSection
 from offbeat.config.privacy_section import PrivacySection
-from offbeat.errors import OffbeatError
-from offbeat_client.lr_decay import step
 
 Load = Callable[..., Experiment]
 Save = Callable[..., Path]

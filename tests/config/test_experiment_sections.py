@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from offbeat_core.errors import OffbeatError
+from offbeat_core.local_steps import Epochs
 
 from offbeat.config.experiment_file import Experiment, load
-from offbeat.errors import OffbeatError
-from offbeat_client.local_steps import Epochs
 from tests.error_line import error_line
 
 Save = Callable[..., Path]

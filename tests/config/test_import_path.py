@@ -6,9 +6,9 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
 from offbeat.config.import_path import call, canonical, is_import_path, load_callable, load_object
-from offbeat.errors import OffbeatError
 from tests.error_line import error_line
 
 Write = Callable[..., Path]
@@ -209,7 +209,7 @@ class TestCall:
             "net.py",
             """
             import json
-            from offbeat.errors import OffbeatError
+            from offbeat_core.errors import OffbeatError
             def make(width, *, depth=1): return width, depth
             def open_to_all(width, **others): return width, others
             def by_position(width, /): return width

@@ -1,7 +1,7 @@
 import pytest
+from offbeat_core.lr_decay import LR_DECAYS, LrDecay, exponential, inverse_square_root, step
 
 from offbeat.config.lr_decay_table import lr_decay_from_table
-from offbeat_client.lr_decay import LR_DECAYS, LrDecay, exponential, inverse_square_root, step
 from tests.error_line import error_line
 
 TABLES = {

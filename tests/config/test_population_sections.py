@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 import tomli_w
+from offbeat_core.errors import OffbeatError
 
 from offbeat.config.experiment_file import Experiment
-from offbeat.errors import OffbeatError
 
 Load = Callable[..., Experiment]
 

@@ -1,7 +1,7 @@
 import pytest
+from offbeat_core.errors import OffbeatError
 
 from offbeat.config.privacy_section import PrivacySection
-from offbeat.errors import OffbeatError
 
 PRIVACY = "privacy={ clip_norm = 1.0, noise_multiplier = 2.0, max_participations = 5 }"
 

@@ -2,9 +2,9 @@ import math
 from pathlib import Path
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
 from offbeat.config.server_file import load
-from offbeat.errors import OffbeatError
 
 SERVER = """
 [service]

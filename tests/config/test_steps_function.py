@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 
 from offbeat.config.steps_function import StepsFunction
-from offbeat.errors import OffbeatError
 
 
 @pytest.mark.parametrize("steps", [1, np.int64(1), torch.tensor(3), 1_000_000])

@@ -2,10 +2,10 @@ from pathlib import Path
 from typing import Annotated
 
 import pytest
+from offbeat_core.tables.section import Section
 from pydantic import AfterValidator, ValidationError, ValidationInfo
 
 from offbeat.config.user_paths import ImportPath, UserPath, name_or_import_path
-from offbeat_client.tables.section import Section
 
 
 def known(text: str, info: ValidationInfo) -> str:

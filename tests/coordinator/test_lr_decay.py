@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from offbeat_core.lr_decay import exponential
 
 from offbeat.algorithms import FedBuff, FedLuck, LocalPlan
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Call
-from offbeat_client.lr_decay import exponential
 from tests.coordinator.conftest import receive
 
 PLAN = LocalPlan(steps=2, batch_size=4, lr=0.8)

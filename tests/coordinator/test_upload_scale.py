@@ -2,11 +2,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from offbeat_private.masks.scale import SMALLEST_SCALE
 
 from offbeat.algorithms import FedBuff, FedNova, LocalPlan
 from offbeat.algorithms.components.staleness import polynomial
 from offbeat.coordinator.upload_scale import upload_scale
-from offbeat_client.privacy.scale import SMALLEST_SCALE
 
 PLAN = LocalPlan(steps=4, batch_size=1, lr=0.1)
 

@@ -2,15 +2,15 @@
 
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.local_steps import Epochs
+from offbeat_core.lr_decay import exponential
 
 from offbeat.algorithms import AsyncCommSGD, FedBuff, LocalPlan
 from offbeat.config.steps_function import StepsFunction
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Call
 from offbeat.coordinator.participation import Participation
-from offbeat.errors import OffbeatError
-from offbeat_client.local_steps import Epochs
-from offbeat_client.lr_decay import exponential
 from tests.coordinator.conftest import receive
 
 EPOCHS = LocalPlan(steps=1, batch_size=4, lr=0.8, steps_by=Epochs(2))

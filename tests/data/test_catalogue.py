@@ -1,9 +1,9 @@
 import pytest
+from offbeat_core.errors import OffbeatError
 
 from offbeat.data import DATASETS, catalogue, load_dataset
 from offbeat.data.catalogue import CatalogueEntry, get_dataset, list_datasets
 from offbeat.data.source_files import Source
-from offbeat.errors import OffbeatError
 
 NAMES = ["digits", "mnist", "fashion-mnist", "cifar10", "sst2", "sentiment140"]
 

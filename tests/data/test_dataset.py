@@ -3,9 +3,9 @@ import hashlib
 
 import numpy as np
 import pytest
+from offbeat_core.errors import OffbeatError
 
 from offbeat.data import Dataset, MissingDataError
-from offbeat.errors import OffbeatError
 
 
 def test_input_shape_is_that_of_one_example():

@@ -2,10 +2,10 @@ import dataclasses
 
 import numpy as np
 import pytest
+from offbeat_core.errors import OffbeatError
 
 from offbeat.data.dataset import Dataset
 from offbeat.data.dataset_checks import check
-from offbeat.errors import OffbeatError
 
 INPUTS = np.arange(12, dtype=np.float32).reshape(4, 3)
 LABELS = np.array([0, 1, 2, 0])

@@ -3,10 +3,10 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
 from offbeat.data.dataset import MissingDataError
 from offbeat.data.source_files import Source, cache_folder, data_folder
-from offbeat.errors import OffbeatError
 
 CONTENT = {"a.gz": b"aaaa", "b.gz": b"bbb"}
 

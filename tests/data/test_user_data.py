@@ -8,12 +8,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from offbeat_core.errors import OffbeatError
 from torch.utils.data import ConcatDataset, IterableDataset, Subset, TensorDataset
 from torch.utils.data import Dataset as TorchDataset
 
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
-from offbeat.errors import OffbeatError
 from tests.error_line import error_line
 
 

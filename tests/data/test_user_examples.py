@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch.nn.utils.rnn import pad_sequence
 
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
-from offbeat.errors import OffbeatError
 
 WORDS = [[1, 2], [3, 0], [5, 4]]
 EXAMPLES = [

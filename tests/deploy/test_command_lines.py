@@ -9,11 +9,11 @@ import shlex
 import click
 import pytest
 import yaml
+from offbeat_private.helper.commands import helper
 from processes import DEPLOY, WORKING_DIRECTORY, command_line, read_services
 
 from offbeat.cli.main import app
 from offbeat.config import server_file
-from offbeat_client.cli.helper import helper
 
 PROGRAMS = {"offbeat": app, "offbeat-helper": helper}
 SCRIPTS = {"back_up.sh": 3, "hand_out.sh": 3}

@@ -9,13 +9,13 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import FedBuff, FedLaAvg, LocalPlan, Port
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
-from offbeat.errors import OffbeatError
 from offbeat.population.availability import Always
 from offbeat.population.devices.devices import Devices
 from offbeat.population.devices.links import ConstantLink

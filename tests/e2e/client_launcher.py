@@ -20,6 +20,9 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from offbeat_client.http.retry import Backoff
+from offbeat_core.http.refusal import UnreachableError
+from offbeat_private.helper import server as helper_server
 from torch import Tensor
 
 from offbeat.cli import main as cli
@@ -27,9 +30,6 @@ from offbeat.service.client import Visit, run_client
 from offbeat.service.engine import service
 from offbeat.service.server import server
 from offbeat.worlds import serve as serving
-from offbeat_client.helper import server as helper_server
-from offbeat_client.http.refusal import UnreachableError
-from offbeat_client.http.retry import Backoff
 
 __all__ = ["helper_server", "server", "serving"]  # imported before the forks
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import httpx
 import torch
+from offbeat_core.messages import PROTOCOL
 from torch import Tensor
 
 from offbeat.coordinator.calls import Receipt
 from offbeat.service.server import stopped_server
-from offbeat_client.messages import PROTOCOL
 from tests.e2e.server_process import Server
 from tests.e2e.undisturbed import Undisturbed
 from tests.service.conftest import body_of

@@ -12,14 +12,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from offbeat_client.private_updates import public_key
+from offbeat_core.errors import OffbeatError
+from offbeat_core.tables.toml_table import read_table
+from offbeat_private.helper.roster import enrol, parse_roster
+from offbeat_private.masks.signing_key import public_bytes
 from safetensors.numpy import load_file
 
-from offbeat.errors import OffbeatError
 from offbeat.service.server.admin import live_status
-from offbeat_client.helper.roster import enrol, parse_roster
-from offbeat_client.privacy.signing_key import public_bytes
-from offbeat_client.private_updates import public_key
-from offbeat_client.tables.toml_table import read_table
 from tests.e2e.server_process import Launcher, free_port, until
 
 CLIENTS = 4

@@ -48,7 +48,7 @@ def block(title):
 def run(folder, *command):
     # Below the make that runs the tests, the recipe's make would print its folders.
     inherited = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}
-    environment = {**inherited, "PYTHONPATH": str(folder / "src")}
+    environment = {**inherited, "PYTHONPATH": f"{folder}/src{os.pathsep}{folder}/packages/client"}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 

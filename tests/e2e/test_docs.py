@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 import tomli_w
+from offbeat_core.sent_update import upload_bytes
+from offbeat_private.helper.roster import parse_roster
 
 from offbeat.compression import qsgd
 from offbeat.config import experiment_file, server_file
-from offbeat_client.helper.roster import parse_roster
-from offbeat_client.sending import upload_bytes
 from papers.figures.figure_file import FigureTables
 from papers.figures.theorem import TheoremTables
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 import tomli_w
-
-from offbeat_client.cli.program import accept_all_text
+from offbeat_core.command_line import accept_all_text
 
 ENCODINGS = {
     "ascii": {"PYTHONIOENCODING": "ascii"},
@@ -30,7 +29,7 @@ warnings.filterwarnings("ignore", category=EncodingWarning)
 warnings.filterwarnings("error", category=EncodingWarning, module="offbeat")  # we name each file's encoding
 
 from offbeat.cli.main import app, main
-from offbeat_client.cli.helper import helper
+from offbeat_private.helper.commands import helper
 
 def commands(command, path=()):
     yield path

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-MODULES = {"offbeat": "offbeat", "offbeat-helper": "offbeat_client.helper"}
+MODULES = {"offbeat": "offbeat", "offbeat-helper": "offbeat_private.helper"}
 
 
 def free_port():

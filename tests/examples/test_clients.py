@@ -31,7 +31,7 @@ def readings(shard):
 def script(name, shard, served, folder):
     program = ["bash"] if name.endswith(".sh") else [sys.executable]
     words = [SCRIPTS / name, served.url, served.folder / "enrolment-token", folder / str(shard), str(shard)]
-    environment = os.environ | {"PYTHON": sys.executable, "PYTHONPATH": str(ROOT / "src")}
+    environment = os.environ | {"PYTHON": sys.executable, "PYTHONPATH": f"{ROOT}/src{os.pathsep}{ROOT}/packages/client"}
     done = subprocess.run(program + words, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 from flwr.app import ArrayRecord, Error, Message
 from flwr.clientapp import ClientApp
+from offbeat_core.errors import OffbeatError
+from offbeat_core.local_plan import LocalPlan
 
-from offbeat.errors import OffbeatError
 from offbeat.flower.app import FlowerApp
 from offbeat.flower.app_state import AppState
 from offbeat.flower.model_arrays import ModelArrays
 from offbeat.flower.records import ReplyError
-from offbeat_client.local_plan import LocalPlan
 from tests.flower.apps import EXAMPLES, Subtract, app_of, minus_lr, net, reply
 
 PLAN = LocalPlan(steps=2, batch_size=4, lr=0.25)

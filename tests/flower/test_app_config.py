@@ -1,6 +1,6 @@
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.flower.app_config import read_config, read_run_config
 
 TOML = '[tool.flwr.app.config]\nlocal-epochs = 1\nname = "a"\n\n[tool.flwr.app.config.optimizer]\nlr = 0.5\n'

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import ArrayRecord
+from offbeat_client.visit import Visit
+from offbeat_core.errors import GiveUpError, OffbeatError
+from offbeat_core.local_plan import LocalPlan
 
 from offbeat.flower.app import FlowerApp
 from offbeat.flower.client import FlowerClient
-from offbeat_client.errors import GiveUpError, OffbeatError
-from offbeat_client.local_plan import LocalPlan
-from offbeat_client.visit import Visit
 from tests.flower.apps import app_of, minus_lr, reply
 
 PLAN = LocalPlan(steps=2, batch_size=4, lr=0.25)

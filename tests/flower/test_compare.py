@@ -42,7 +42,7 @@ concurrency = 4
 def compare(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     (folder / "digits.toml").write_text(TOML)
     command = [sys.executable, "-m", "offbeat", "run", folder / "digits.toml", "--flower", "digits_app.client_app:app"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}/src{os.pathsep}{ROOT}/packages/client", "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         [*command, "--output", folder / "runs", *options],
         cwd=ROOT / "examples" / "flower",

@@ -5,10 +5,11 @@ import re
 import tomllib
 from pathlib import Path
 
+from offbeat_core.local_plan import LocalPlan
+
 from offbeat.config.flower_section import FlowerSection
 from offbeat.flower.records import plan_config
 from offbeat.flower.server import run_on_grid
-from offbeat_client.local_plan import LocalPlan
 
 PAGE = (Path(__file__).parents[2] / "docs" / "concepts" / "flower.md").read_text("utf-8")
 

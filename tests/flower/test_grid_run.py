@@ -6,12 +6,12 @@ import time
 import pytest
 from flwr.app import ArrayRecord, Message
 from flwr.clientapp import ClientApp
+from offbeat_core.errors import OffbeatError
 from torch import nn
 
 from offbeat.algorithms import MIFA, AsyncCommSGD, FedAsync, FedBuff, FedLaAvg, LocalPlan, Port
 from offbeat.algorithms.components.schedules.patterns import round_robin
 from offbeat.coordinator import Coordinator
-from offbeat.errors import OffbeatError
 from offbeat.flower.grid_run import GridRun
 from offbeat.flower.model_arrays import ModelArrays
 from tests.flower.apps import Subtract, app_of, minus_lr, net, reply

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from digits_app.task import make_model
+from offbeat_core.errors import OffbeatError
+from offbeat_core.local_plan import LocalPlan
 
 from offbeat.cli.flower_app import load_app, make_client
-from offbeat.errors import OffbeatError
 from offbeat.flower.client import FlowerClient
 from offbeat.flower.model_arrays import ModelArrays
-from offbeat_client.local_plan import LocalPlan
 
 APP = "digits_app.client_app:app"
 PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)

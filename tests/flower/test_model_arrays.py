@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import nn
 
-from offbeat.errors import OffbeatError
 from offbeat.flower.model_arrays import ModelArrays
 from tests.flower.apps import net
 

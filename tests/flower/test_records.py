@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from offbeat_core.local_plan import LocalPlan
 
 from offbeat.flower.records import ReplyError, plan_config, read_trained, train_content
-from offbeat_client.local_plan import LocalPlan
 
 PLAN = LocalPlan(steps=2, batch_size=4, lr=0.5, mu=0.1)
 MODEL = {"weight": np.ones((2, 2), np.float32), "bias": np.zeros(2, np.float32)}

@@ -1,7 +1,7 @@
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.flower.saved_run import SavedRun
 
 SETTINGS = {"algorithm": {"name": "fedbuff", "buffer_size": 3}, "clients": 2, "model": {"w": (2,)}}

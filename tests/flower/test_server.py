@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.local_plan import Compression
 
 from offbeat.algorithms import SCAFFOLD, FedAvg, FedBuff, FedLaAvg, FedLuck, LocalPlan, SequentialSGD
-from offbeat.errors import OffbeatError
 from offbeat.flower.server import run_on_grid
-from offbeat_client.local_plan import Compression
 from tests.flower.apps import app_of, minus_lr, net
 from tests.flower.link import Link
 

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import ArrayRecord
+from offbeat_core.errors import OffbeatError
+from offbeat_core.local_plan import LocalPlan
 from torch import nn
 
-from offbeat.errors import OffbeatError
 from offbeat.flower.app import FlowerApp
 from offbeat.flower.trainer import FlowerTrainer
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import Objective
 from offbeat.training.trainers.trainer import Job
 from offbeat.training.workload import Examples, Workload
-from offbeat_client.local_plan import LocalPlan
 from tests.flower.apps import EXAMPLES, app_of, minus_lr, reply
 
 PLAN = LocalPlan(steps=2, batch_size=4, lr=0.25)

@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from safetensors.numpy import save
-
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.retry import Backoff
-from offbeat_client.local_plan import LocalPlan
-from offbeat_client.messages import PlanMessage
-from offbeat_client.serving.certificates import make_certificates
 from offbeat_client.visit import Visit
+from offbeat_core.local_plan import LocalPlan
+from offbeat_core.messages import PlanMessage
+from offbeat_core.serving.certificates import make_certificates
+from safetensors.numpy import save
 
 Arrays = dict[str, NDArray[np.float32]]
 QUICK = Backoff(first_seconds=0.001, largest_seconds=0.002, attempts=4)

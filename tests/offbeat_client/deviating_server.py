@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
 from offbeat_client.client_run import run_client
-from offbeat_client.helper.helper import Helper
-from offbeat_client.helper.roster import enrol, parse_roster
 from offbeat_client.http.retry import Backoff
-from offbeat_client.local_plan import LocalPlan
-from offbeat_client.messages import PlanMessage
 from offbeat_client.private_updates import public_key
 from offbeat_client.visit import Fitted, Visit
+from offbeat_core.local_plan import LocalPlan
+from offbeat_core.messages import PlanMessage
+from offbeat_private.helper.helper import Helper
+from offbeat_private.helper.roster import enrol, parse_roster
+
 from tests.offbeat_client.conftest import Server
 
 LENGTH = 6

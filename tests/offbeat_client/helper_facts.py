@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-from offbeat_client.privacy.agreed_plan import AgreedPlan
-from offbeat_client.privacy.envelope import Binding, Envelope, parse
-from offbeat_client.privacy.keystream import keystream
-from offbeat_client.privacy.signing_key import signing_key
-from offbeat_client.privacy.terms import Terms, sign
+from offbeat_private.agreed_plan import AgreedPlan
+from offbeat_private.masks.envelope import Binding, Envelope, parse
+from offbeat_private.masks.keystream import keystream
+from offbeat_private.masks.signing_key import signing_key
+from offbeat_private.terms import Terms, sign
 
 HELPER_KEY = Ed25519PrivateKey.from_private_bytes(b"h" * 32)
 TERMS = Terms(

@@ -8,7 +8,8 @@ from typing import Any
 
 from offbeat_client.client_run import run_client
 from offbeat_client.http.retry import Backoff
-from offbeat_client.privacy.terms import Terms
+from offbeat_private.terms import Terms
+
 from tests.offbeat_client.conftest import KilledError, Server
 from tests.offbeat_client.helper_facts import Helper, private_folder
 

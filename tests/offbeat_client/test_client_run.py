@@ -5,16 +5,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from offbeat_client.client_run import run_client
+from offbeat_client.http.connection import Connection
+from offbeat_client.visit import Fitted
+from offbeat_core.compression import Encoded, decode
+from offbeat_core.errors import GiveUpError, OffbeatError
+from offbeat_core.http.refusal import ServiceError
+from offbeat_core.local_plan import Compression, LocalPlan
+from offbeat_core.messages import CheckedIn
 from safetensors.numpy import load
 
-from offbeat_client.client_run import run_client
-from offbeat_client.compression import Encoded, decode
-from offbeat_client.errors import GiveUpError, OffbeatError
-from offbeat_client.http.connection import Connection
-from offbeat_client.http.refusal import ServiceError
-from offbeat_client.local_plan import Compression, LocalPlan
-from offbeat_client.messages import CheckedIn
-from offbeat_client.visit import Fitted
 from tests.offbeat_client.conftest import Fault, KilledError
 
 PLAN = LocalPlan(steps=3, batch_size=2, lr=0.1)

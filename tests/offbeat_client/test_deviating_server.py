@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from offbeat_core.errors import OffbeatError
+from offbeat_core.local_plan import normaliser
+from offbeat_private.helper.refusal import HelperRefusal
 
-from offbeat_client.errors import OffbeatError
-from offbeat_client.helper.refusal import HelperRefusal
-from offbeat_client.local_plan import normaliser
 from tests.offbeat_client.deviating_server import LENGTH, PLAN, DeviatingServer
 
 VICTIM, OTHERS = 0, (1, 2)

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-
 from offbeat_client.client_run import run_client
-from offbeat_client.errors import OffbeatError
-from offbeat_client.http.refusal import UnreachableError
+from offbeat_core.errors import OffbeatError
+from offbeat_core.http.refusal import UnreachableError
+
 from tests.offbeat_client.conftest import Fault
 
 NUMBERS = {"loss": 1.5, "accuracy": np.float32(0.25)}

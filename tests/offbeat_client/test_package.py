@@ -4,9 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import offbeat_client
 import pytest
 
-import offbeat_client
 from tests.service.conftest import LENGTH, running
 
 BLOCKED = "import sys\nfor name in ('torch', 'offbeat'):\n    sys.modules[name] = None  # importing it raises\n"
@@ -22,21 +22,24 @@ def run_blocked(script, *arguments):
 
 def test_every_module_can_be_imported_without_torch():
     script = """
-import importlib, pkgutil, offbeat_client
-names = [module.name for module in pkgutil.walk_packages(offbeat_client.__path__, "offbeat_client.")]
+import importlib, pkgutil, offbeat_client, offbeat_core, offbeat_private
+names = []
+for package in (offbeat_client, offbeat_core, offbeat_private):
+    names += [module.name for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
 for name in names:
     importlib.import_module(name)
 for name in offbeat_client.__all__:
     getattr(offbeat_client, name)
 print(len(names))
 """
-    modules = [path for path in Path(offbeat_client.__file__).parent.rglob("*.py") if path.name != "__init__.py"]
+    packages = Path(offbeat_client.__file__).parents[1].glob("offbeat_*")
+    modules = [path for package in packages for path in package.rglob("*.py") if path.name != "__init__.py"]
     assert int(run_blocked(script)) >= len(modules)
 
 
 def test_plans_and_compressors_need_no_http():
     run_blocked("""
-import offbeat_client.compression, offbeat_client.local_plan, offbeat_client.sending
+import offbeat_core.compression, offbeat_core.local_plan, offbeat_core.sent_update
 assert "httpx" not in sys.modules and "pydantic" not in sys.modules
 """)
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from offbeat_client.client_run import run_client
+from offbeat_client.visit import Fitted
+from offbeat_core.errors import OffbeatError
+from offbeat_core.http.refusal import ServiceError
 from safetensors.numpy import load_file
 
-from offbeat_client.client_run import run_client
-from offbeat_client.errors import OffbeatError
-from offbeat_client.http.refusal import ServiceError
-from offbeat_client.visit import Fitted
 from tests.offbeat_client.conftest import Fault, model_of
 from tests.offbeat_client.helper_facts import TERMS, Helper, private_folder
 from tests.offbeat_client.private_lives import lives

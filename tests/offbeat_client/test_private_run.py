@@ -6,15 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-from offbeat_client.client_folder.model_file import model_digest
 from offbeat_client.client_folder.trained_models import read_models
 from offbeat_client.client_run import run_client
-from offbeat_client.errors import OffbeatError
-from offbeat_client.http.refusal import ServiceError
-from offbeat_client.local_plan import Compression
-from offbeat_client.privacy.signing_key import signing_key
 from offbeat_client.visit import Fitted
+from offbeat_core.errors import OffbeatError
+from offbeat_core.http.refusal import ServiceError
+from offbeat_core.local_plan import Compression
+from offbeat_core.model_file import model_digest
+from offbeat_private.masks.signing_key import signing_key
+
 from tests.offbeat_client.conftest import PLAN, Fault, model_of
 from tests.offbeat_client.helper_facts import PRIVACY, TERMS, Helper, private_folder
 from tests.offbeat_client.private_lives import lives

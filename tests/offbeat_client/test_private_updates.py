@@ -5,12 +5,12 @@ import re
 from dataclasses import replace
 
 import pytest
-
 from offbeat_client.client_folder.outbox import Outbox
 from offbeat_client.client_folder.trained_models import TrainedModels
-from offbeat_client.errors import OffbeatError
-from offbeat_client.privacy.terms import verify
 from offbeat_client.private_updates import private_updates
+from offbeat_core.errors import OffbeatError
+from offbeat_private.terms import verify
+
 from tests.offbeat_client.helper_facts import TERMS, private_folder
 
 

@@ -3,13 +3,13 @@
 import time
 
 import pytest
-
-from offbeat.algorithms import FedLuck
 from offbeat_client import run_client
 from offbeat_client.client_folder.outbox import Outbox
-from offbeat_client.errors import OffbeatError
-from offbeat_client.local_plan import LocalPlan
 from offbeat_client.probe import probe
+from offbeat_core.errors import OffbeatError
+from offbeat_core.local_plan import LocalPlan
+
+from offbeat.algorithms import FedLuck
 from tests.service.conftest import running
 
 PLAN = LocalPlan(steps=4, batch_size=3, lr=0.5)

@@ -1,8 +1,7 @@
 import pytest
-
 from offbeat_client.http.upload import Delivery
-from offbeat_client.messages import CheckedIn, EvaluationMessage
 from offbeat_client.progress import Progress
+from offbeat_core.messages import CheckedIn, EvaluationMessage
 
 
 def checked_in(*, finished=False, evaluation=None):

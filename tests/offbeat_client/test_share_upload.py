@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-
 from offbeat_client.client_folder.outbox import Outbox
-from offbeat_client.errors import OffbeatError
 from offbeat_client.private_updates import private_updates
 from offbeat_client.share_upload import upload_share
+from offbeat_core.errors import OffbeatError
+
 from tests.offbeat_client.helper_facts import PRIVACY, Helper, private_folder
 
 

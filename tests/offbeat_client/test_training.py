@@ -2,13 +2,12 @@ import hashlib
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
-
 from offbeat_client.client_folder.outbox import Outbox
-from offbeat_client.local_plan import LocalPlan
 from offbeat_client.training import gradient_offset, train
 from offbeat_client.update import put_update
 from offbeat_client.visit import Fitted
+from offbeat_core.local_plan import LocalPlan
+from safetensors.numpy import load_file
 
 PLAN = LocalPlan(steps=3, batch_size=2, lr=0.25)
 

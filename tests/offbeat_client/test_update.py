@@ -3,16 +3,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from offbeat_client.update import check_fitted, make_update, result_vector, write_body
+from offbeat_client.visit import Fitted
+from offbeat_core.compression import Encoded, decode
+from offbeat_core.errors import OffbeatError
+from offbeat_core.local_plan import Compression, LocalPlan
 from safetensors.numpy import load_file
 
 from offbeat.simulation.training_queue import WorkQueue
 from offbeat.training.trainers.trainer import Job, Result, Trainer
 from offbeat.training.trainers.trainer import result_vector as trainers_vector
-from offbeat_client.compression import Encoded, decode
-from offbeat_client.errors import OffbeatError
-from offbeat_client.local_plan import Compression, LocalPlan
-from offbeat_client.update import check_fitted, make_update, result_vector, write_body
-from offbeat_client.visit import Fitted
 
 WHOLE = LocalPlan(steps=3, batch_size=2, lr=0.1)
 TOP_K = replace(WHOLE, compression=Compression("top_k", (("share", 0.4),)))

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
-from offbeat_client.local_plan import LocalPlan
 from offbeat_client.visit import Visit
+from offbeat_core.local_plan import LocalPlan
 
 VISIT = Visit(0, 1, 2, None, "delta", 6, 5, LocalPlan(1, 1, 0.1))
 

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
 from offbeat.cli.main import main
-from offbeat.errors import OffbeatError
 from papers.__main__ import app
 
 RESULTS = Path("runs/reproduce/paper")

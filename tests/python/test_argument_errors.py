@@ -1,6 +1,6 @@
 import pytest
+from offbeat_core.errors import MistakesError, OffbeatError
 
-from offbeat.errors import MistakesError, OffbeatError
 from offbeat.python.argument_errors import in_terms_of_arguments
 
 

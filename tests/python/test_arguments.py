@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.lr_decay import exponential
 
 from offbeat.algorithms import Compression, FedBuff, LocalPlan
 from offbeat.config.experiment_sections import StopSection
-from offbeat.errors import OffbeatError
 from offbeat.python.arguments import (
     experiment_of,
     label_of,
@@ -16,7 +17,6 @@ from offbeat.python.arguments import (
     objective_of,
     path_of,
 )
-from offbeat_client.lr_decay import exponential
 
 
 def test_a_module_is_copied_and_a_function_draws_from_the_seed():

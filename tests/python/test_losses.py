@@ -5,12 +5,12 @@ import random
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 import offbeat
-from offbeat.errors import OffbeatError
 from tests.training.conftest import made
 
 DRAW = torch.Generator().manual_seed(1)

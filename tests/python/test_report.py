@@ -1,8 +1,8 @@
 import pytest
+from offbeat_core.errors import OffbeatError
 
 import offbeat
 from offbeat.algorithms import FedAvg, FedBuff
-from offbeat.errors import OffbeatError
 
 
 def test_of_one_history(simulate, tmp_path):

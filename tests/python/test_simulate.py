@@ -6,6 +6,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.lr_decay import exponential
 from safetensors.torch import load_file
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
@@ -18,11 +20,9 @@ from offbeat.algorithms.components.schedules.patterns import own
 from offbeat.algorithms.components.server_optimizer import adam
 from offbeat.compression import top_k
 from offbeat.data.dataset import Dataset
-from offbeat.errors import OffbeatError
 from offbeat.runs.directory import EVENTS
 from offbeat.runs.run_all import run_all
 from offbeat.training.models import mlp
-from offbeat_client.lr_decay import exponential
 from tests.inputs_by_name import WORDS, Sentences, named
 from tests.python.conftest import net
 

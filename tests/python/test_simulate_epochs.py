@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 import offbeat
 from offbeat.algorithms import FedAvg, FedBuff, FedNova
-from offbeat.errors import OffbeatError
 from offbeat.population.partition.from_file import from_file
-from offbeat.randomness import example_order
+from offbeat.uniform_numbers import example_order
 
 SIZES = [7, 23, 3, 12, 1]
 BATCH, LR, ROUNDS, SEED = 5, 0.2, 3, 1

@@ -7,13 +7,13 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import nn
 from torch.utils.data import TensorDataset
 
 from offbeat.algorithms import AsyncCommSGD, FedAvg, FedBuff, FedNova, LocalPlan
 from offbeat.algorithms.components import Compression
 from offbeat.algorithms.components.schedules.patterns import own
-from offbeat.errors import OffbeatError
 
 
 def failing():

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tomli_w
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.report.collect import collect
 from offbeat.report.summary import summarise
 from offbeat.runs import directory as run_directory

@@ -3,8 +3,8 @@ import math
 from pathlib import Path
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.report.export import write_csv, write_file, write_markdown
 from offbeat.report.summary import summarise
 from tests.report.example_runs import a_run, client_run

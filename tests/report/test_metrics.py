@@ -2,8 +2,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.report.metrics import Measure, main_measure, measures_of, target_for
 from offbeat.runs.directory import Run
 

@@ -1,8 +1,8 @@
 import math
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.report.confidence_interval import estimate
 from offbeat.report.paired import Paired
 from offbeat.report.summary import summarise

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.report.tensorboard import write_tensorboard
 from tests.report.example_runs import a_run
 

@@ -1,10 +1,10 @@
 import io
 
 import pytest
+from offbeat_core.errors import OffbeatError
 from rich.console import Console
 
 from offbeat.config.experiment_file import load
-from offbeat.errors import OffbeatError
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import run_all
 

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.runs import parquet_chunks
 from offbeat.runs.parquet_chunks import ChunkedTable, chunk_paths, read_columns
 

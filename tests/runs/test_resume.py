@@ -5,9 +5,9 @@ import math
 
 import pytest
 import tomli_w
+from offbeat_core.errors import OffbeatError
 
 from offbeat.checkpoint import write_checkpoint
-from offbeat.errors import OffbeatError
 from offbeat.runs.resume import check_settings, check_versions, has_settings
 from offbeat.runs.writer import RunWriter
 from offbeat.simulation.records import Evaluation

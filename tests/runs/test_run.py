@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms.components import WrongStepError
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
-from offbeat.errors import OffbeatError
 from offbeat.runs import run as run_module
 from offbeat.runs import writer as run_writer
 from offbeat.runs.directory import read, read_labels

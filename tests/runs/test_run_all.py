@@ -4,13 +4,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
 from offbeat.config.experiment_file import load
 from offbeat.data.catalogue import DATASETS
 from offbeat.data.dataset import MissingDataError
-from offbeat.errors import OffbeatError
 from offbeat.report.metrics import measures_of
 from offbeat.runs.directory import read
 from offbeat.runs.run_all import check_runs, run_all

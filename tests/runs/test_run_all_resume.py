@@ -3,9 +3,9 @@
 import signal
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
 from offbeat.config.experiment_file import load
-from offbeat.errors import OffbeatError
 from offbeat.runs import run_all as runner
 from offbeat.runs.directory import read
 from offbeat.runs.interruption import InterruptedRunError, Interruption

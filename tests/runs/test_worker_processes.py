@@ -4,8 +4,8 @@ import signal
 import time
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.runs.directory import read
 from offbeat.runs.interruption import InterruptedRunError, Interruption
 from offbeat.runs.run import RunTask

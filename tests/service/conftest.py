@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 import torch
+from offbeat_core.messages import PROTOCOL
 
 from offbeat.algorithms import Algorithm, FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator
@@ -21,7 +22,6 @@ from offbeat.coordinator.participation import Participation
 from offbeat.service.server.server import Listening, serve
 from offbeat.service.settings import ServerSettings
 from offbeat.service.updates.update_body import write_dense
-from offbeat_client.messages import PROTOCOL
 
 PLAN = LocalPlan(steps=2, batch_size=1, lr=0.5)
 LENGTH = 6

@@ -16,8 +16,8 @@ from typing import Any
 
 import httpx
 import torch
+from offbeat_core.messages import PROTOCOL
 
-from offbeat_client.messages import PROTOCOL
 from tests.service.conftest import LENGTH, Peer, Served
 
 ONES = torch.ones(LENGTH)

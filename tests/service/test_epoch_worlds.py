@@ -5,15 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from offbeat_client.http.retry import Backoff
+from offbeat_core.errors import OffbeatError
+from offbeat_core.local_steps import Epochs
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import FedAvg, FedNova, LocalPlan
 from offbeat.config.steps_function import StepsFunction
-from offbeat.errors import OffbeatError
 from offbeat.service.client import LocalSGD, run_client
 from offbeat.simulation.records import Stop
-from offbeat_client.http.retry import Backoff
-from offbeat_client.local_steps import Epochs
 from tests.service.conftest import running
 from tests.service.simulated import INPUTS, LABELS, LAYOUT, initial_model, module, simulate
 

@@ -12,12 +12,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from safetensors.torch import load
 
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.staleness import constant
 from offbeat.coordinator import Coordinator
-from offbeat.errors import OffbeatError
 from offbeat.service.audit.chain import Head
 from offbeat.service.engine.service import Service
 from offbeat.service.engine.start_up import open_engine

@@ -20,8 +20,8 @@ from pathlib import Path
 import httpx
 import pytest
 import torch
+from offbeat_core.serving.certificates import make_certificates
 
-from offbeat_client.serving.certificates import make_certificates
 from tests.service.conftest import LENGTH, Served, running
 from tests.service.hostile_requests import Attacker, Hostile
 from tests.service.http_client import until

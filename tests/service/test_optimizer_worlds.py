@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from offbeat_client.http.retry import Backoff
+from offbeat_core.lr_decay import exponential
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import FedAvg, LocalPlan
 from offbeat.service.client import LocalSGD, run_client
 from offbeat.simulation.records import Stop
-from offbeat_client.http.retry import Backoff
-from offbeat_client.lr_decay import exponential
 from tests.service.conftest import running
 from tests.service.simulated import INPUTS, LABELS, LAYOUT, initial_model, module, simulate
 

@@ -7,9 +7,9 @@ import time
 
 import pytest
 from click.testing import CliRunner
+from offbeat_core.errors import OffbeatError
 
 from offbeat.cli import join as cli_join
-from offbeat.errors import OffbeatError
 from tests.e2e.server_process import Launcher, Server
 from tests.service.conftest import running
 

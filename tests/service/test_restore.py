@@ -4,11 +4,11 @@ import hashlib
 
 import pytest
 import torch
-
-from offbeat.service.store.backup import back_up
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.download import download
-from offbeat_client.messages import CheckedIn, CheckInRequest
+from offbeat_core.messages import CheckedIn, CheckInRequest
+
+from offbeat.service.store.backup import back_up
 from tests.service.client_evaluation.peers import able, answer, check_in, serving, work
 from tests.service.conftest import LENGTH, body_of, running
 from tests.service.http_client import kind_of

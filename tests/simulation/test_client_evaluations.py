@@ -5,13 +5,13 @@ import re
 
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.user_code_errors import user_code
 
 from offbeat.client_metrics import CLIENTS_EVALUATED
-from offbeat.errors import OffbeatError
 from offbeat.population.availability import Always
 from offbeat.simulation.client_evaluations import ClientEvaluations
 from offbeat.simulation.records import Stop
-from offbeat_client.user_code_errors import user_code
 from tests.simulation.conftest import TIMES, resume, run
 
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms import AsyncCommSGD, FedAsync, FedAvg, FedBuff, FedFa, FedLaAvg, FedLuck, Port
 from offbeat.algorithms.components.schedules.patterns import round_robin
-from offbeat.errors import OffbeatError
 from offbeat.simulation.records import Stop
 from offbeat.simulation.training_queue import DivergedError
 from tests.simulation.conftest import TIMES, one_by_one, run

@@ -5,9 +5,9 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms import FedAvg, FedLuck
-from offbeat.errors import OffbeatError
 from offbeat.population.availability import Alternating
 from offbeat.simulation.records import Stop
 from offbeat.simulation.stall_guard import CLOCK_ADVICE

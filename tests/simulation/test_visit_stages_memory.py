@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms import FedLaAvg
 from offbeat.algorithms.components import Compression
 from offbeat.algorithms.components.staleness import constant
-from offbeat.errors import OffbeatError
 from offbeat.simulation.records import Stop
 from tests.simulation.conftest import QuadraticTrainer, local_plan, one_by_one, run
 

@@ -1,8 +1,8 @@
 import math
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.sweeps.over import Choices, Over, Range, parse_over
 
 

@@ -1,8 +1,8 @@
 import math
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.sweeps.over import Choices, Range
 from offbeat.sweeps.proposals import check_optuna, next_points
 from offbeat.sweeps.trials import Trial

@@ -1,6 +1,6 @@
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.sweeps.record import Record, remove_sweep
 
 

@@ -2,8 +2,8 @@ import math
 from pathlib import Path
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.sweeps.over import Choices, Range
 from offbeat.sweeps.search_space import all_points, corners, search_spaces, size_of
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import tomli_w
+from offbeat_core.errors import OffbeatError
 from rich.console import Console
 
 from offbeat.config.experiment_file import load
 from offbeat.data.catalogue import load_dataset
-from offbeat.errors import OffbeatError
 from offbeat.report.collect import collect
 from offbeat.runs.directory import lock_folder
 from offbeat.runs.progress import Progress

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.runs.directory import Run
 from offbeat.sweeps.trials import at_point, best_of, in_words, score_of, trial_of, trials_experiment
 

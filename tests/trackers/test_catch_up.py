@@ -6,8 +6,8 @@ import tomllib
 
 import pytest
 from filelock import FileLock
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.runs.writer import RunWriter
 from offbeat.trackers import catch_up
 from offbeat.trackers.catch_up import CatchUp

@@ -10,8 +10,8 @@ import time
 
 import httpx
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.trackers.choice import check_installed
 from offbeat.trackers.names import TRACKERS
 from tests.trackers.conftest import MODEL, add, begin

@@ -1,8 +1,8 @@
 """Runs in a database of MLflow, without a server."""
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.trackers.catch_up import CatchUp
 from tests.trackers.conftest import add, begin
 

@@ -4,8 +4,8 @@ import random
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.training.accelerator import CPU, Accelerator, check_device_name, choose_device
 
 CUDA = torch.device("cuda")

@@ -8,11 +8,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import words
 from torch import nn
 
 from offbeat.algorithms import LocalPlan
-from offbeat.errors import OffbeatError
-from offbeat.randomness import words
 from offbeat.training import augmentation, models
 from offbeat.training.augmentation import AUGMENTATIONS, check_augmentation, crop_and_flip
 from offbeat.training.flat_model import FlatModel

@@ -2,10 +2,10 @@ import math
 
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from offbeat.errors import OffbeatError
 from offbeat.training.batch_metrics import Accuracy, Iou, MacroF1, Perplexity, accuracy
 from offbeat.training.cross_entropy_calls import CrossEntropyCalls
 from offbeat.training.evaluation import Evaluator

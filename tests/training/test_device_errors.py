@@ -1,8 +1,8 @@
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch.nn.functional import cross_entropy
 
-from offbeat.errors import OffbeatError
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.device_errors import explained, tensors_elsewhere
 from offbeat.training.fit_check import check_fit

@@ -4,10 +4,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from offbeat.errors import OffbeatError
 from offbeat.training.batch_metrics import Perplexity
 from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel

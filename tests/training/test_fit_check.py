@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from offbeat.errors import OffbeatError
 from offbeat.training.fit_check import check_fit
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import cnn, lstm, mlp

@@ -1,9 +1,9 @@
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
 
 

@@ -3,10 +3,10 @@ import threading
 
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from offbeat.errors import OffbeatError
 from offbeat.training.fresh_copies import fresh, has_state, on_device
 
 

@@ -2,10 +2,10 @@ from functools import partial
 
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import nn
 from torch.nn import functional
 
-from offbeat.errors import OffbeatError
 from offbeat.training.loss_modules import check_loss, ignored_target, name_of_loss, weight_of
 from offbeat.training.objectives import LOSSES
 

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offbeat.randomness import example_order
 from offbeat.training.minibatches import example_orders, gather
+from offbeat.uniform_numbers import example_order
 
 VISITS = st.lists(
     st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(1, 70), st.integers(1, 200)),

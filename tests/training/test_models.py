@@ -3,10 +3,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import nn
 from torch.nn.functional import conv2d, group_norm, max_pool2d
 
-from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import cnn, initial_randomness, lstm, mlp, resnet18, softmax_regression
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.training.objectives import LOSSES, METRICS, Objective, accuracy, bce, model_loss, mse, predictions
 
 NUMBERS = st.lists(st.tuples(st.floats(-50, 50, width=32), st.floats(0, 1, width=32)), min_size=2, max_size=6)

@@ -2,10 +2,10 @@ import functools
 
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from offbeat.errors import OffbeatError
 from offbeat.training import target_check
 from offbeat.training.objectives import bce
 from offbeat.training.target_check import number_of_targets

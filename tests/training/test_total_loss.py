@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import nn
 from torch.nn import functional
 from torch.nn.functional import cross_entropy
 
-from offbeat.errors import OffbeatError
 from offbeat.training import evaluation, total_loss
 from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel

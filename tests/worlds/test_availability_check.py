@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.population.availability import Always, Intervals
 from offbeat.worlds.availability_check import availability_warnings, check_first_client, looked_at
 

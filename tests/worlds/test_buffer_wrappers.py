@@ -1,11 +1,11 @@
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms import FedAsync, FedBuff, FedNova, LocalPlan, Update
 from offbeat.algorithms.components.buffers.robust import Robust
 from offbeat.algorithms.components.buffers.wrappers import Clip, Limit
 from offbeat.config.experiment_sections import ServerSection
-from offbeat.errors import OffbeatError
 from offbeat.worlds.buffer_wrappers import wrap_buffer
 from offbeat.worlds.simulation import build_simulation
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import cast
 
 import pytest
+from offbeat_core.lr_decay import exponential
 from torch import Tensor, ones, zeros
 
 from offbeat.algorithms import FedBuff, FedLuck, LocalPlan, Update
@@ -16,7 +17,6 @@ from offbeat.data.dataset import Dataset
 from offbeat.simulation.simulator import Simulation
 from offbeat.worlds.dry_run import dry_run
 from offbeat.worlds.simulation import build_simulation
-from offbeat_client.lr_decay import exponential
 from tests.error_line import error_line
 
 Load = Callable[..., Experiment]

@@ -3,12 +3,12 @@
 import importlib.util
 
 import pytest
+from offbeat_core.errors import OffbeatError
+from offbeat_core.local_steps import Epochs
 
 from offbeat.algorithms import SCAFFOLD, FedBuff, FedLaAvg, LocalPlan
 from offbeat.config.flower_section import FlowerSection
-from offbeat.errors import OffbeatError
 from offbeat.worlds.flower_trainer import build_flower_trainer
-from offbeat_client.local_steps import Epochs
 
 PLAN = LocalPlan(1, 1, 0.1)
 SECTION = FlowerSection.model_validate({"app": "my_app:app"}, context={"folder": None})

@@ -5,9 +5,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 
 from offbeat.config.population_sections import PopulationSection
-from offbeat.errors import OffbeatError
 from offbeat.population.availability import Always
 from offbeat.worlds.given_devices import separate_given, with_given
 from offbeat.worlds.population import build_population

@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+from offbeat_core.randomness import Purpose
 
 from offbeat.config import population_sections as sections
 from offbeat.data.dataset import Dataset
@@ -14,7 +15,6 @@ from offbeat.population.devices import distributions, published_measurements
 from offbeat.population.devices.bandwidth_traces import load_traces
 from offbeat.population.devices.devices import Devices
 from offbeat.population.devices.links import ConstantLink
-from offbeat.randomness import Purpose
 from offbeat.worlds.population import Population, pool_clients
 from tests.error_line import error_line
 

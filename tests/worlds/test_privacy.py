@@ -3,12 +3,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from offbeat_private.noise.correlated_noise import sensitivity
 
 from offbeat.algorithms import MIFA, FedAvg, FedBuff, FedLaAvg, FedLuck, FedNova, Port
 from offbeat.algorithms.components import Update
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.worlds.privacy import protection
-from offbeat_client.differential_privacy.correlated_noise import sensitivity
 
 NOISY = {"noise_multiplier": 2.0, "max_participations": 4}
 SECRET = bytes(range(32))

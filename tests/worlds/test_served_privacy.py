@@ -6,22 +6,22 @@ from pathlib import Path
 import pytest
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from offbeat_core.errors import OffbeatError
+from offbeat_private.accounting import epsilon
+from offbeat_private.agreed_plan import AgreedPlan
+from offbeat_private.noise.correlated_noise import sensitivity
+from offbeat_private.terms import Terms, sign
 
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.buffers.noisy_sum import NoisySum
 from offbeat.algorithms.components.buffers.secret_latest_of_each import SecretLatestOfEach
 from offbeat.algorithms.components.buffers.secret_sum import SecretSum
 from offbeat.config.server_file import load
-from offbeat.errors import OffbeatError
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.masked.helper_connection import HelperConnection
 from offbeat.service.store.backup import back_up
 from offbeat.worlds.serve import build_coordinator
 from offbeat.worlds.served_privacy import privacy_settings
-from offbeat_client.differential_privacy.accounting import epsilon
-from offbeat_client.differential_privacy.correlated_noise import sensitivity
-from offbeat_client.privacy.agreed_plan import AgreedPlan
-from offbeat_client.privacy.terms import Terms, sign
 from tests.error_line import error_line
 from tests.service.conftest import body_of, running
 from tests.service.http_client import until

@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 import torch
+from offbeat_private.masks.share import mask
 
 from offbeat.algorithms import FedLuck
-from offbeat_client.privacy.share import mask
 from tests.worlds.private_simulations import CLIENTS, MASKED, finished
 
 

@@ -5,18 +5,18 @@ import math
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_private.accounting import epsilon
+from offbeat_private.noise.correlated_noise import prefix_sum_error
+from offbeat_private.noise.noise_rows import NoiseSource
 
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.buffers.noisy_sum import NoisySum
 from offbeat.algorithms.components.buffers.secret_sum import SecretSum
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.config.privacy_section import PrivacySection
-from offbeat.errors import OffbeatError
 from offbeat.simulation.masked_updates import MaskedUpdates
 from offbeat.worlds.simulated_privacy import _open_sum, protect
-from offbeat_client.differential_privacy.accounting import epsilon
-from offbeat_client.differential_privacy.correlated_noise import prefix_sum_error
-from offbeat_client.differential_privacy.noise_rows import NoiseSource
 from tests.worlds.private_simulations import FEDBUFF, MASKED, finished
 
 CLIPPED = "{ clip_norm = 0.5 }"

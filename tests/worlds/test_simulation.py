@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 
 from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
-from offbeat.errors import OffbeatError
 from offbeat.training.accelerator import CPU
 from offbeat.training.objectives import LOSSES
 from offbeat.training.workload import as_tensor

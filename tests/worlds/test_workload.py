@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 
 from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
-from offbeat.errors import OffbeatError
 from offbeat.training.objectives import LOSSES, METRICS
 from offbeat.training.workload import Objective
 from offbeat.worlds.workload import as_examples, build_dataset, build_model, build_objective, build_workload

@@ -5,6 +5,8 @@ They are pure state machines, for a simulator or a server.
 
 import sys
 
+from offbeat_core.local_plan import Compression, LocalPlan
+
 from offbeat.algorithms.ace import ACE
 from offbeat.algorithms.area import AREA
 from offbeat.algorithms.async_comm_sgd import AsyncCommSGD
@@ -28,7 +30,6 @@ from offbeat.algorithms.ringleader import RingleaderASGD
 from offbeat.algorithms.ringmaster import RingmasterASGD
 from offbeat.algorithms.scaffold import SCAFFOLD
 from offbeat.algorithms.sequential_sgd import SequentialSGD
-from offbeat_client.local_plan import Compression, LocalPlan
 
 ALGORITHMS = Registry(sys.modules[__name__])
 """All algorithms by name: the modules of this package, and other packages' entry points."""

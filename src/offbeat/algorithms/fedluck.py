@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Annotated
 
 from annotated_types import Interval
+from offbeat_core.local_plan import normaliser
 from torch import Tensor
 
 from offbeat.algorithms.components import (
@@ -24,7 +25,6 @@ from offbeat.algorithms.components import (
     check_not_negative,
 )
 from offbeat.algorithms.fedluck_choice import best_steps_and_compression, check_plan, check_ranges, check_steps
-from offbeat_client.local_plan import normaliser
 
 Exponent = Annotated[float, Interval(gt=0, le=2)]
 

@@ -1,10 +1,9 @@
 """FedLuck's choice of local steps and compression for a client."""
 
 import torch
+from offbeat_core.local_plan import LocalPlan
+from offbeat_core.number_checks import check_count, check_not_negative, check_positive
 from torch import Tensor
-
-from offbeat_client.local_plan import LocalPlan
-from offbeat_client.number_checks import check_count, check_not_negative, check_positive
 
 Range = tuple[float, float]
 

@@ -3,6 +3,7 @@
 Updates are averaged by direction.
 """
 
+from offbeat_core.local_plan import normaliser
 from torch import Tensor
 
 from offbeat.algorithms.components import (
@@ -20,7 +21,6 @@ from offbeat.algorithms.components import (
     Weight,
     check_not_negative,
 )
-from offbeat_client.local_plan import normaliser
 
 
 class FedNova(Algorithm):

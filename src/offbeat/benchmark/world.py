@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+from offbeat_core.errors import OffbeatError, did_you_mean
+from offbeat_core.tables.section import Section
+from offbeat_core.tables.toml_table import read_table
+from offbeat_core.tables.validation_errors import error_prefix
 from pydantic import Field, field_validator
 
 from offbeat.config.experiment_file import Experiment, experiment_of
 from offbeat.config.experiment_sections import metric_name
-from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.sweeps.trials import Point
-from offbeat_client.tables.section import Section
-from offbeat_client.tables.toml_table import read_table
-from offbeat_client.tables.validation_errors import error_prefix
 
 FOLDER = Path(__file__).parent
 PUBLISHED = FOLDER / "results"

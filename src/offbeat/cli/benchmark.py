@@ -51,6 +51,8 @@ def benchmark(
     ALGORITHM is a label of the benchmark, or FILE:CLASS for a class of your own; without any, all labels are run.
     Without --world, worlds whose data or packages are missing are left out.
     """
+    from offbeat_core.errors import OffbeatError
+
     from offbeat.benchmark import raw_data
     from offbeat.benchmark.catalogue import read_entries
     from offbeat.benchmark.effects import compare
@@ -59,7 +61,6 @@ def benchmark(
     from offbeat.benchmark.world import read_world, world_names
     from offbeat.cli.console import console
     from offbeat.data.dataset import MissingDataError
-    from offbeat.errors import OffbeatError
     from offbeat.runs.progress import Progress
 
     plans = [

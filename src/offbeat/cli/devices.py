@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from offbeat_core.errors import OffbeatError
 
 from offbeat.cli.options import PATH, SET
-from offbeat.errors import OffbeatError
 
 if TYPE_CHECKING:
     from offbeat.algorithms import Algorithm, LocalPlan

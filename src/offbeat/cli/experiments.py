@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from offbeat_core.errors import OffbeatError, did_you_mean
 
 from offbeat.cli.options import ALGORITHM, FILE, FRESH, JOBS, PATH, SET
 from offbeat.cli.tracking import TRACK, tracked
-from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.runs.interruption import CHECKPOINT_SECONDS
 from offbeat.trackers.names import TrackerName
 from offbeat.training.trainers.names import TRAINERS

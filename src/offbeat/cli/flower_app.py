@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
 
 if TYPE_CHECKING:
     from torch import nn

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+from offbeat_core.errors import OffbeatError
+from offbeat_core.text_file import read_text
 
 from offbeat.cli import flower_app
 from offbeat.cli.options import PATH
-from offbeat.errors import OffbeatError
-from offbeat_client.text_file import read_text
 
 
 @click.command(

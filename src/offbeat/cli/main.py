@@ -3,6 +3,8 @@
 import sys
 
 import click
+from offbeat_core.command_line import run_program, stop
+from offbeat_private.helper.commands import helper
 
 from offbeat.cli import experiments, listings, run_control, service, tokens
 from offbeat.cli.audit import audit
@@ -15,10 +17,8 @@ from offbeat.cli.privacy import privacy
 from offbeat.cli.sweep import sweep
 from offbeat.cli.theory import theory
 from offbeat.cli.tracking import track
-from offbeat.errors import is_out_of_memory
+from offbeat.out_of_memory import is_out_of_memory
 from offbeat.runs.interruption import InterruptedRunError
-from offbeat_client.cli.helper import helper
-from offbeat_client.cli.program import run_program, stop
 
 
 @click.group(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})

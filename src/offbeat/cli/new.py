@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from offbeat_core.errors import OffbeatError, did_you_mean
 
 from offbeat.cli.options import PATH
-from offbeat.errors import OffbeatError, did_you_mean
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

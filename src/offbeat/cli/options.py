@@ -5,8 +5,7 @@ is imported in its function.
 """
 
 import click
-
-from offbeat_client.cli.program import Utf8Path
+from offbeat_core.command_line import Utf8Path
 
 PATH = Utf8Path()
 

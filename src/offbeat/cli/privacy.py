@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from offbeat_core.number_checks import LARGEST_COUNT
+from offbeat_private.noise.plan import LARGEST_BANDS, check_schedule, most_at_work
 
 from offbeat.cli.options import PATH
-from offbeat_client.differential_privacy.plan import LARGEST_BANDS, check_schedule, most_at_work
-from offbeat_client.number_checks import LARGEST_COUNT
 
 
 class _Finite(click.FloatRange):
@@ -66,13 +66,13 @@ def plan(
 
     A schedule that cannot be is refused; the error names the number to change.
     """
+    from offbeat_private.accounting import epsilon as epsilon_of
+    from offbeat_private.accounting import noise_multiplier as noise_multiplier_for
+    from offbeat_private.noise.correlated_noise import prefix_sum_error
     from rich import box
     from rich.table import Table
 
     from offbeat.cli.console import console
-    from offbeat_client.differential_privacy.accounting import epsilon as epsilon_of
-    from offbeat_client.differential_privacy.accounting import noise_multiplier as noise_multiplier_for
-    from offbeat_client.differential_privacy.correlated_noise import prefix_sum_error
 
     check_schedule(
         clients=clients, participations=participations, separation=separation, buffer=buffer, versions=versions
@@ -120,7 +120,7 @@ def epsilon(noise_multiplier: float, participations: int, delta: float, mechanis
 
     For zero-out and for replace-one adjacency.
     """
-    from offbeat_client.differential_privacy.accounting import epsilon as epsilon_of
+    from offbeat_private.accounting import epsilon as epsilon_of
 
     zero_out = epsilon_of(noise_multiplier, participations, delta)
     replace_one = epsilon_of(noise_multiplier, participations, delta, replace_one=True)

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 @click.option("--log", "logs", is_flag=True, help="Write each event to standard error, as a line of JSON.")
 def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
     """Run the server of FILE until Ctrl-C; the same command resumes the run."""
+    from offbeat_core.serving.certificates import fingerprint
+    from offbeat_core.serving.console_log import write_logs
+
     from offbeat.config.server_file import load
     from offbeat.worlds.serve import run_server
-    from offbeat_client.serving.certificates import fingerprint
-    from offbeat_client.serving.console_log import write_logs
 
     write_logs(logging.INFO if logs else logging.WARNING)
     server = load(file, changes)
@@ -105,7 +106,8 @@ def _privacy_lines(privacy: dict[str, Any]) -> Iterator[str]:
 @click.argument("folder", metavar="FOLDER", type=PATH, default=Path("runs"))
 def runs(folder: Path) -> None:
     """List the servers' folders in FOLDER."""
-    from offbeat.errors import OffbeatError
+    from offbeat_core.errors import OffbeatError
+
     from offbeat.service.server import admin
 
     found = admin.runs(folder)

@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 
 import click
+from offbeat_core.errors import OffbeatError
 
 from offbeat.cli.default_group import DefaultGroup
 from offbeat.cli.options import PATH
 from offbeat.cli.terminal_text import visible
-from offbeat.errors import OffbeatError
 
 
 def _renamed(command: click.Command, name: str) -> click.Command:

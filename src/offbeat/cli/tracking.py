@@ -6,9 +6,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
+from offbeat_core.errors import OffbeatError
 
 from offbeat.cli.options import PATH
-from offbeat.errors import OffbeatError
 from offbeat.trackers.names import TRACKERS, TrackerName
 
 TRACK = click.option(

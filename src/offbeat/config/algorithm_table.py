@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, get_args, get_type_hints
 
 import tomli_w
+from offbeat_core.errors import OffbeatError, did_you_mean
+from offbeat_core.shown_values import short
+from offbeat_core.tables.validation_errors import error_prefix
 
 from offbeat.algorithms import ALGORITHMS, Algorithm
 from offbeat.algorithms.components.schedules.patterns import PATTERNS, Pattern, own
@@ -13,9 +16,6 @@ from offbeat.algorithms.components.staleness import STALENESS, Staleness
 from offbeat.algorithms.components.step_sizes import STEP_SIZES, StepSizes
 from offbeat.config.import_path import call, is_import_path, load_callable
 from offbeat.config.objects_by_name import check_type, make_by_name
-from offbeat.errors import OffbeatError, did_you_mean
-from offbeat_client.shown_values import short
-from offbeat_client.tables.validation_errors import error_prefix
 
 # Hyper-parameters whose table names the function that makes them: { name = "polynomial", a = 0.5 }.
 FACTORIES: dict[str, Mapping[str, Callable[..., Any]]] = {

@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from offbeat_core.errors import OffbeatError
+from offbeat_core.shown_values import short
+
 from offbeat.algorithms.components import Compression
 from offbeat.compression import COMPRESSORS, Compressor
 from offbeat.config.objects_by_name import make_by_name
-from offbeat.errors import OffbeatError
-from offbeat_client.shown_values import short
 
 
 def no_compression() -> None:

@@ -2,9 +2,8 @@
 
 from typing import Annotated
 
+from offbeat_core.tables.section import Count, Section
 from pydantic import Field, model_validator
-
-from offbeat_client.tables.section import Count, Section
 
 
 class EarlyStopSection(Section):

@@ -5,6 +5,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
 
+from offbeat_core.tables.section import Section
+from offbeat_core.tables.toml_table import read_table
+from offbeat_core.tables.validation_errors import collected, error_prefix, mistakes, user_error
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
 from offbeat.algorithms import Algorithm
@@ -29,9 +32,6 @@ from offbeat.training.accelerator import Accelerator, Precision, check_device_na
 from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
 from offbeat.training.trainers.names import TrainerName
-from offbeat_client.tables.section import Section
-from offbeat_client.tables.toml_table import read_table
-from offbeat_client.tables.validation_errors import collected, error_prefix, mistakes, user_error
 
 REPRODUCTION_TABLES = ("reproduction", "panels", "scales", "tuning", "claims")
 """The tables of the files in ``papers/`` that an experiment ignores."""

@@ -3,6 +3,10 @@
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
+from offbeat_core.errors import OffbeatError
+from offbeat_core.local_plan import Optimizer
+from offbeat_core.local_steps import Epochs
+from offbeat_core.tables.section import Count, NotNegative, Positive, Section
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_serializer, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
@@ -14,13 +18,9 @@ from offbeat.config.lr_decay_table import lr_decay_from_table
 from offbeat.config.steps_function import StepsFunction
 from offbeat.config.user_paths import ImportPath, name_or_import_path
 from offbeat.data.catalogue import DATASETS
-from offbeat.errors import OffbeatError
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
-from offbeat_client.local_plan import Optimizer
-from offbeat_client.local_steps import Epochs
-from offbeat_client.tables.section import Count, NotNegative, Positive, Section
 
 ALTERNATIVES = {
     "local.steps": "epochs",

@@ -1,9 +1,9 @@
 """The section ``[flower]`` of an experiment."""
 
+from offbeat_core.tables.section import Section
 from pydantic import Field
 
 from offbeat.config.user_paths import ImportPath
-from offbeat_client.tables.section import Section
 
 
 class FlowerSection(Section):

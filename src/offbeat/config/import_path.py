@@ -14,8 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from offbeat.errors import OffbeatError, did_you_mean
-from offbeat_client.user_code_errors import error_line, failure
+from offbeat_core.errors import OffbeatError, did_you_mean
+from offbeat_core.user_code_errors import error_line, failure
 
 _MOST_NAMES = 30  # that an error message lists
 

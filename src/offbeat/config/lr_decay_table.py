@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from offbeat_core.lr_decay import LR_DECAYS, LrDecay
+
 from offbeat.config.objects_by_name import make_by_name
-from offbeat_client.lr_decay import LR_DECAYS, LrDecay
 
 
 def no_decay() -> None:

@@ -2,12 +2,12 @@
 
 from typing import Annotated, Any, Literal
 
+from offbeat_core.tables.section import Count, Section
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
 
 from offbeat.config.import_path import is_import_path
 from offbeat.config.user_paths import ImportPath, name_or_import_path
 from offbeat.training.objectives import LOSSES
-from offbeat_client.tables.section import Count, Section
 
 Table = dict[str, Any]
 

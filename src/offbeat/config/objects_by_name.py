@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from offbeat_core.errors import OffbeatError, did_you_mean
+from offbeat_core.shown_values import short
+from offbeat_core.tables.validation_errors import reason
 from pydantic import TypeAdapter, ValidationError
-
-from offbeat.errors import OffbeatError, did_you_mean
-from offbeat_client.shown_values import short
-from offbeat_client.tables.validation_errors import reason
 
 
 def make_by_name(

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Literal
 
+from offbeat_core.tables.section import Count, NotNegative, Positive, Probability, Section
 from pydantic import Field, model_validator
 
 from offbeat.config.user_paths import UserPath
-from offbeat_client.tables.section import Count, NotNegative, Positive, Probability, Section
 
 
 class IidSection(Section):

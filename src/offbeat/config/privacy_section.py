@@ -2,10 +2,9 @@
 
 from typing import Annotated
 
+from offbeat_core.tables.section import Count, NotNegative, Positive, Section
+from offbeat_private.terms import Mechanism
 from pydantic import Field, model_validator
-
-from offbeat_client.privacy.terms import Mechanism
-from offbeat_client.tables.section import Count, NotNegative, Positive, Section
 
 
 class PrivacySection(Section):

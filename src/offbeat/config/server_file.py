@@ -6,6 +6,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
+from offbeat_core.tables.section import Count, Positive, Section
+from offbeat_core.tables.toml_table import read_table
+from offbeat_core.tables.validation_errors import error_prefix
 from pydantic import Field, model_validator
 
 from offbeat.algorithms import Algorithm
@@ -30,9 +33,6 @@ from offbeat.early_stop import EarlyStop
 from offbeat.service.settings import ServerSettings
 from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
-from offbeat_client.tables.section import Count, Positive, Section
-from offbeat_client.tables.toml_table import read_table
-from offbeat_client.tables.validation_errors import error_prefix
 
 
 class ServiceSection(Section):

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from offbeat.errors import OffbeatError
-from offbeat_client.local_steps import MOST_STEPS, count_examples
-from offbeat_client.number_checks import check_count
-from offbeat_client.user_code_errors import user_code
+from offbeat_core.errors import OffbeatError
+from offbeat_core.local_steps import MOST_STEPS, count_examples
+from offbeat_core.number_checks import check_count
+from offbeat_core.user_code_errors import user_code
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Annotated, Any
 
+from offbeat_core.errors import OffbeatError, did_you_mean
 from pydantic import AfterValidator, ValidationInfo
 
 from offbeat.config.import_path import canonical, check_utf8, is_import_path
-from offbeat.errors import OffbeatError, did_you_mean
 
 
 def _folder(info: ValidationInfo) -> Path:

@@ -9,13 +9,13 @@ from typing import Any, TypeVar, get_args
 
 import numpy as np
 import torch
+from offbeat_core.errors import did_you_mean
+from offbeat_core.user_code_errors import error_line, failure
 from torch import Tensor
 
 from offbeat.algorithms import Algorithm
 from offbeat.algorithms.components import Payload, WrongStepError
 from offbeat.coordinator.selection import POOLS
-from offbeat.errors import did_you_mean
-from offbeat_client.user_code_errors import error_line, failure
 
 
 class FaultError(ValueError):

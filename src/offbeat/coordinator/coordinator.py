@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Unpack
 
 import torch
+from offbeat_core.number_checks import check_count, check_not_negative
 from torch import Tensor
 
 from offbeat.algorithms.components import Algorithm, LocalPlan, Update, Vector
@@ -19,7 +20,6 @@ from offbeat.coordinator.participation import Participation
 from offbeat.coordinator.sealed_sums import SEALED_SUM_CALLS, SealedSums
 from offbeat.coordinator.transitions import Transitions
 from offbeat.coordinator.visit_plans import VisitPlans
-from offbeat_client.number_checks import check_count, check_not_negative
 
 
 class Coordinator:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import torch
+from offbeat_core.randomness import Purpose
 
 from offbeat.algorithms.components import Update
-from offbeat.randomness import Purpose, UniformStream
+from offbeat.uniform_numbers import UniformStream
 
 _OUTSIDE = -1
 _NEVER = -1

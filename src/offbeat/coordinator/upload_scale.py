@@ -1,10 +1,10 @@
 """The factor by which a client scales an update that it masks."""
 
 import torch
+from offbeat_core.local_plan import normaliser
+from offbeat_private.masks.scale import SMALLEST_SCALE
 
 from offbeat.algorithms.components import Algorithm, LocalPlan, Update
-from offbeat_client.local_plan import normaliser
-from offbeat_client.privacy.scale import SMALLEST_SCALE
 
 
 def upload_scale(algorithm: Algorithm, client: int, version: int, plan: LocalPlan) -> float:

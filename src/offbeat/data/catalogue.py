@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from offbeat_core.errors import OffbeatError, did_you_mean
+
 from offbeat.data.builtin import cifar10, digits, sentiment140, sst2
 from offbeat.data.builtin.mnist import FASHION_MNIST, MNIST
 from offbeat.data.dataset import Dataset
 from offbeat.data.source_files import Source, data_folder
-from offbeat.errors import OffbeatError, did_you_mean
 
 DATASETS: dict[str, Callable[[], Dataset]] = {
     "digits": digits.load,

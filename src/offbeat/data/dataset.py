@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.inputs import Inputs, name_inputs
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
 
 from offbeat.data.dataset import Dataset
 from offbeat.data.missing_values import refuse_missing
-from offbeat.errors import OffbeatError
 from offbeat.inputs import TOKENS, name_inputs
 
 _BLOCK = 2**16  # values checked together: a check of all of them may not fit into memory

@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
 
 _NAMES = ("NAType", "NaTType", "NoneType")  # of pandas, which need not be installed, and Python
 

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from offbeat_core.errors import OffbeatError
+
 from offbeat.data.dataset import MissingDataError
 from offbeat.data.download import DownloadError, download
-from offbeat.errors import OffbeatError
 
 
 def data_folder() -> Path | None:

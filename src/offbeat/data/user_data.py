@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.number_checks import plain_number
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset
 
 from offbeat.data.dataset import Dataset
 from offbeat.data.dataset_checks import check
 from offbeat.data.user_examples import Collate, collate_examples, describe, read_examples
-from offbeat.errors import OffbeatError
 from offbeat.inputs import map_inputs, token_numbers
-from offbeat_client.number_checks import plain_number
 
 
 def from_user(data: object, name: str, *, collate: Collate | None = None) -> Dataset:

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.user_code_errors import failure
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from offbeat.data.missing_values import refuse_missing
-from offbeat.errors import OffbeatError
 from offbeat.inputs import Inputs, find_inputs, map_inputs, name_inputs
-from offbeat_client.user_code_errors import failure
 
 Collate = Callable[[list[Any]], Any]
 """Makes a batch of a list of examples, as a ``DataLoader``'s ``collate_fn``."""

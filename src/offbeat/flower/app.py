@@ -10,12 +10,12 @@ import numpy as np
 from flwr.app import DEFAULT_TTL, Context, Message, MessageType, Metadata, RecordDict
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.local_plan import LocalPlan
 
-from offbeat.errors import OffbeatError
 from offbeat.flower.app_state import AppState
 from offbeat.flower.model_arrays import ModelArrays
 from offbeat.flower.records import ReplyError, read_trained, train_content
-from offbeat_client.local_plan import LocalPlan
 
 _RUN = 1  # apps see it in their context; there is one run in a process
 _SERVER = 1  # Flower's number of the server's node

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flwr.common.config import flatten_dict, parse_config_args
-
-from offbeat.errors import OffbeatError, did_you_mean
+from offbeat_core.errors import OffbeatError, did_you_mean
 
 _SETTING = re.compile(r"""\S+?=('[^']*'|"[^"]*"|\S+)""")  # as Flower finds them; it ignores the rest of a text
 

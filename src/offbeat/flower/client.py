@@ -1,11 +1,11 @@
 """A Flower ClientApp as a client of the service."""
 
+from offbeat_client.visit import Fitted, Visit
+from offbeat_core.errors import GiveUpError, OffbeatError
+from offbeat_core.user_code_errors import user_code
 from torch import Tensor
 
 from offbeat.flower.app import FlowerApp
-from offbeat_client.errors import GiveUpError, OffbeatError
-from offbeat_client.user_code_errors import user_code
-from offbeat_client.visit import Fitted, Visit
 
 
 class FlowerClient:

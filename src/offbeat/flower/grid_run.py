@@ -13,19 +13,19 @@ import numpy as np
 import torch
 from flwr.app import DEFAULT_TTL, Message, MessageType
 from flwr.serverapp import Grid
+from offbeat_client.update import result_vector
+from offbeat_core.errors import OffbeatError
+from offbeat_core.local_plan import normaliser
+from offbeat_core.sent_update import send
 from torch import Tensor
 
 from offbeat.algorithms.components.state import prefixed, under
 from offbeat.algorithms.components.update import check_vector
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Assignment
-from offbeat.errors import OffbeatError
 from offbeat.flower.model_arrays import Arrays, ModelArrays
 from offbeat.flower.nodes import Nodes
 from offbeat.flower.records import ReplyError, Trained, read_trained, train_content
-from offbeat_client.local_plan import normaliser
-from offbeat_client.sending import send
-from offbeat_client.update import result_vector
 
 _EXPIRED = 3  # Flower's error code of a message whose TTL has passed
 _OFFLINE = 5  # and of one whose node is offline

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
 from torch import Tensor, nn
-
-from offbeat.errors import OffbeatError
 
 Arrays = dict[str, NDArray[Any]]
 

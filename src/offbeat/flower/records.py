@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.local_plan import LocalPlan
+from offbeat_core.number_checks import LARGEST_COUNT
 
-from offbeat.errors import OffbeatError
 from offbeat.flower.model_arrays import Arrays
-from offbeat_client.local_plan import LocalPlan
-from offbeat_client.number_checks import LARGEST_COUNT
 
 _EXAMPLES = ("num-examples", "num_examples")
 _LOSSES = ("train_loss", "train-loss", "loss")

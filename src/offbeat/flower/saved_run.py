@@ -6,10 +6,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from filelock import FileLock, Timeout
+from offbeat_core.errors import OffbeatError
+from offbeat_core.files import write_durably
 
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
-from offbeat.errors import OffbeatError
-from offbeat_client.files import write_durably
 
 
 class SavedRun:

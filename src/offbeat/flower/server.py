@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 from flwr.serverapp import Grid
+from offbeat_core.errors import OffbeatError
 from torch import Tensor, nn
 
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.coordinator import Coordinator
-from offbeat.errors import OffbeatError
 from offbeat.flower.grid_run import GridRun
 from offbeat.flower.model_arrays import ModelArrays
 from offbeat.flower.saved_run import SavedRun

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose, integer
+from offbeat_core.user_code_errors import user_code
 from torch import Tensor
 
-from offbeat.errors import OffbeatError
 from offbeat.flower.app import FlowerApp
-from offbeat.randomness import Purpose, integer
 from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector
 from offbeat.training.workload import Workload
-from offbeat_client.user_code_errors import user_code
 
 
 class FlowerTrainer(Trainer):

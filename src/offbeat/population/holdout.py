@@ -2,8 +2,9 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.randomness import Purpose
 
-from offbeat.randomness import Purpose, uniform
+from offbeat.uniform_numbers import uniform
 
 Shards = list[NDArray[np.int64]]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from offbeat.errors import OffbeatError, did_you_mean
+from offbeat_core.errors import OffbeatError, did_you_mean
 
 _P = ParamSpec("_P")
 _Result = TypeVar("_Result")

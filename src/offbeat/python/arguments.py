@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from offbeat_core.errors import OffbeatError
+from offbeat_core.number_checks import plain_number
+from offbeat_core.tables.validation_errors import mistakes, user_error
+from offbeat_core.user_code_errors import error_line, failure
 from pydantic import ValidationError
 from torch import Tensor, nn
 
@@ -16,16 +20,12 @@ from offbeat.config.compression_table import check_compression
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import LocalSection
 from offbeat.config.steps_function import StepsFunction
-from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import check_parameters
 from offbeat.training.loss_modules import check_loss, name_of_loss
 from offbeat.training.models import initial_randomness
 from offbeat.training.objectives import Objective
 from offbeat.training.trainers.hooks import parameter_with_hook
 from offbeat.worlds.workload import build_objective
-from offbeat_client.number_checks import plain_number
-from offbeat_client.tables.validation_errors import mistakes, user_error
-from offbeat_client.user_code_errors import error_line, failure
 
 Function = Callable[[Tensor, Tensor], Any]
 

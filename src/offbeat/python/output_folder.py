@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from offbeat_core.errors import OffbeatError
 from safetensors.torch import save
 
 from offbeat.config.import_path import check_utf8
-from offbeat.errors import OffbeatError
 from offbeat.python.run_record import RunRecord
 from offbeat.runs.directory import disk_errors
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
+from offbeat_core.errors import OffbeatError
+
 from offbeat.config.experiment_file import FOLDER_NAME
-from offbeat.errors import OffbeatError
 from offbeat.python.history import History
 from offbeat.python.run_record import RunRecord
 from offbeat.report.collect import collect

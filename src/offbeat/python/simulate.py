@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.number_checks import plain_number
 from rich.console import Console
 from torch import Tensor, nn
 
@@ -18,7 +20,6 @@ from offbeat.config.experiment_sections import metric_name
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
 from offbeat.data.user_examples import Collate
-from offbeat.errors import OffbeatError
 from offbeat.garbage_collection import rare_garbage_collection
 from offbeat.python.argument_errors import in_terms_of_arguments
 from offbeat.python.arguments import (
@@ -49,7 +50,6 @@ from offbeat.worlds.given_devices import separate_given, with_given
 from offbeat.worlds.population import build_population
 from offbeat.worlds.simulation import World
 from offbeat.worlds.workload import as_examples, build_dataset, with_default_metrics
-from offbeat_client.number_checks import plain_number
 
 if TYPE_CHECKING:
     from offbeat.python.history import History

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.report.metrics import measures_of
 from offbeat.runs import directory as run_directory
 from offbeat.runs.directory import EVENTS, OUTCOMES, Run

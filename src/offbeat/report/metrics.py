@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
 
 from offbeat import units
-from offbeat.errors import OffbeatError
 from offbeat.runs.directory import Run
 from offbeat.training.metric_names import TRAINING_LOSS
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from offbeat_core.errors import OffbeatError
 
 from offbeat.client_metrics import CLIENTS_EVALUATED, STATISTICS, column
-from offbeat.errors import OffbeatError
 from offbeat.report.confidence_interval import Estimate, estimate
 from offbeat.report.metrics import Measure, cost, main_measure, measures_of, target_for
 from offbeat.report.paired import Paired, difference, ratio

@@ -29,8 +29,8 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 from filelock import FileLock, Timeout
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.runs.parquet_chunks import Columns, chunk_paths, read_columns
 from offbeat.training.metric_names import TRAINING_LOSS
 

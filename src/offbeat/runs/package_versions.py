@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from offbeat_core.errors import OffbeatError
 
 from offbeat.config.import_path import is_import_path, neighbour_files
 from offbeat.data.dataset import Dataset
-from offbeat.errors import OffbeatError
 
 _PACKAGES = ("offbeat", "torch", "numpy", "scikit-learn", "pyarrow", "safetensors")
 _DIGITS = 16  # of a file's SHA-256

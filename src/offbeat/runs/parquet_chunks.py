@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-
-from offbeat.errors import OffbeatError
-from offbeat_client.files import durable_file
+from offbeat_core.errors import OffbeatError
+from offbeat_core.files import durable_file
 
 MAX_ROWS = 10**8  # that are read: a small file can claim far more than memory holds
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.runs.parquet_chunks import chunk_paths
 
 # The values of keys that did not exist when older runs were begun.

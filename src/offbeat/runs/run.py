@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms.components import WrongStepError
 from offbeat.config.client_evaluation import client_columns
@@ -16,7 +17,6 @@ from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import PRIVACY_COLUMNS, metric_name
 from offbeat.coordinator.algorithm_checks import FaultError, check_restart
 from offbeat.data.dataset import Dataset
-from offbeat.errors import OffbeatError
 from offbeat.garbage_collection import rare_garbage_collection
 from offbeat.runs.interruption import InterruptedRunError
 from offbeat.runs.package_versions import versions

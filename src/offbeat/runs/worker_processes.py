@@ -14,8 +14,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Literal, Self
 
 import torch
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.runs.interruption import InterruptedRunError, Interruption, let_children_end
 from offbeat.runs.run import RunTask, carry_out
 from offbeat.simulation.records import Evaluation

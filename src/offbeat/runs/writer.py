@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import tomli_w
+from offbeat_core.files import sync_file, sync_folder, write_durably
 from safetensors.torch import save
 from torch import Tensor
 
@@ -17,7 +18,6 @@ from offbeat.runs.provenance import provenance
 from offbeat.runs.resume import check_chunks, check_settings, check_versions
 from offbeat.simulation.client_evaluations import ClientEvaluation
 from offbeat.simulation.records import Evaluation, VisitEnded
-from offbeat_client.files import sync_file, sync_folder, write_durably
 
 _MAX_ROWS = 100_000  # in memory
 

@@ -2,6 +2,9 @@
 
 from typing import Annotated, Any
 
+from offbeat_core.messages import Answer, PlanMessage, PrivacyMessage, ReceiptMessage, Request, VisitMessage
+from offbeat_core.name_check import Name
+from offbeat_core.number_checks import LARGEST_COUNT
 from pydantic import AfterValidator, Field
 
 from offbeat.algorithms.components import Algorithm
@@ -9,9 +12,6 @@ from offbeat.coordinator.calls import Assignment, Receipt, Unknown
 from offbeat.service.client_evaluation.evaluation_round import RoundSummary
 from offbeat.service.engine.privacy_status import PrivacyStatus
 from offbeat.service.tally.listed_client import ListedClient
-from offbeat_client.messages import Answer, PlanMessage, PrivacyMessage, ReceiptMessage, Request, VisitMessage
-from offbeat_client.name_check import Name
-from offbeat_client.number_checks import LARGEST_COUNT
 
 
 def _check_not_blank(name: str) -> str:

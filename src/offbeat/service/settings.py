@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from offbeat_core.serving.certificates import Certificates
+
 from offbeat.early_stop import EarlyStop
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluationSettings
 from offbeat.service.engine.privacy_status import PrivacySettings
-from offbeat_client.serving.certificates import Certificates
 
 _WAIT_SECONDS = 600.0  # for clients that evaluate, without leases
 

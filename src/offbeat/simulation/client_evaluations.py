@@ -5,12 +5,13 @@ import math
 from collections.abc import Callable, Container, Sequence
 from typing import NamedTuple
 
+from offbeat_core.errors import OffbeatError
 from torch import Tensor
 
 from offbeat.client_metrics import ClientResult, summarise
-from offbeat.errors import OffbeatError, is_out_of_memory
+from offbeat.out_of_memory import is_out_of_memory
 from offbeat.population.availability import Availability
-from offbeat.randomness import choose_clients
+from offbeat.uniform_numbers import choose_clients
 
 _log = logging.getLogger(__name__)
 

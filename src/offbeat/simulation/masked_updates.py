@@ -5,13 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from offbeat_private.masks.envelope import RECORD_BYTES
 from torch import Tensor
 
 from offbeat.algorithms.components import Promise, Vector
 from offbeat.algorithms.components.buffers.secret_sum import SecretSum
 from offbeat.coordinator import Coordinator
 from offbeat.whole_numbers import Grid, WholeNumbers
-from offbeat_client.privacy.envelope import RECORD_BYTES
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from offbeat_core.local_plan import Payload
 from torch import Tensor
 
 from offbeat.algorithms.components import LocalPlan
@@ -13,7 +14,6 @@ from offbeat.coordinator.calls import Assignment
 from offbeat.simulation.events import Kind
 from offbeat.simulation.training_queue import Work, WorkQueue, bytes_tensor, tensor_bytes
 from offbeat.training.trainers.trainer import Job
-from offbeat_client.local_plan import Payload
 
 
 @dataclass(slots=True, eq=False)

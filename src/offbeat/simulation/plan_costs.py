@@ -1,8 +1,9 @@
 """Costs of a visit's plan: bytes on the wire and FedNova's normaliser."""
 
+from offbeat_core.local_plan import normaliser
+from offbeat_core.sent_update import upload_bytes
+
 from offbeat.algorithms.components import Algorithm, LocalPlan
-from offbeat_client.local_plan import normaliser
-from offbeat_client.sending import upload_bytes
 
 _BYTES_PER_PARAMETER = 4
 

@@ -3,8 +3,9 @@
 import math
 from typing import Any
 
+from offbeat_core.errors import OffbeatError
+
 from offbeat.coordinator import Coordinator
-from offbeat.errors import OffbeatError
 from offbeat.simulation.events import EventQueue
 
 LONGEST_GAP = 365 * 86_400.0

@@ -4,8 +4,8 @@ import math
 from array import array
 
 import numpy as np
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.population.availability import Always
 from offbeat.population.devices.devices import Devices
 from offbeat.population.devices.links import Link

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose, integer
+from offbeat_core.sent_update import control_variate, has_memory, is_plain, send
 from torch import Tensor
 
 from offbeat.algorithms.components.state import under
 from offbeat.algorithms.components.update import check_shape, check_vector
-from offbeat.errors import OffbeatError
-from offbeat.randomness import Purpose, integer
 from offbeat.training.trainers.trainer import Job, Result, Trainer
-from offbeat_client.sending import control_variate, has_memory, is_plain, send
 
 
 class DivergedError(OffbeatError):

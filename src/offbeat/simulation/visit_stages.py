@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from offbeat_core.local_plan import Payload
 from torch import Tensor
 
 from offbeat.algorithms.components import Algorithm, Promise
@@ -22,7 +23,6 @@ from offbeat.simulation.records import Outcome, Totals, VisitEnded
 from offbeat.simulation.timing_with_pauses import Timing
 from offbeat.simulation.training_queue import Work, WorkQueue
 from offbeat.training.trainers.trainer import Job, Trainer
-from offbeat_client.local_plan import Payload
 
 if TYPE_CHECKING:  # a simulation without masks needs no cryptography
     from offbeat.simulation.masked_updates import MaskedUpdates

@@ -5,7 +5,7 @@ import tomllib
 from dataclasses import dataclass
 from typing import Any
 
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
 
 _FORMS = "write it as KEY=LOW:HIGH, KEY=LOW:HIGH:log or KEY=A,B,C"
 

@@ -5,7 +5,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
+
 from offbeat.sweeps.over import Choices, Values
 from offbeat.sweeps.search_space import Space, all_points, size_of
 from offbeat.sweeps.trials import Point, Trial

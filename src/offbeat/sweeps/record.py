@@ -5,11 +5,12 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
+from offbeat_core.files import write_durably
+
 from offbeat.runs import directory as run_directory
 from offbeat.sweeps.over import Over
 from offbeat.sweeps.trials import Point
-from offbeat_client.files import write_durably
 
 _FILE = "trials.json"
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
+from offbeat_core.errors import OffbeatError
 from rich import box
 from rich.table import Table
 
 from offbeat import units
 from offbeat.config.algorithm_table import as_inline_toml
 from offbeat.config.experiment_file import experiment_of
-from offbeat.errors import OffbeatError
 from offbeat.report.export import csv_bytes, write_file
 from offbeat.sweeps.sweep import Sweep
 from offbeat.sweeps.trials import LAST, Trial, at_point, best_of, measure_name

@@ -7,8 +7,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from offbeat_core.errors import OffbeatError, did_you_mean
+
 from offbeat.config.experiment_file import experiment_of
-from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.sweeps.over import Choices, Over, Values
 from offbeat.sweeps.trials import Point, at_point
 

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from offbeat_core.errors import OffbeatError
+from offbeat_core.tables.toml_table import read_table
+
 from offbeat.config.experiment_file import Experiment, experiment_of
 from offbeat.config.experiment_sections import ALTERNATIVES
-from offbeat.errors import OffbeatError
 from offbeat.runs.directory import lock_folder
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import check_runs, load_data, run_all
@@ -26,7 +28,6 @@ from offbeat.sweeps.trials import (
     trials_experiment,
 )
 from offbeat.worlds.workload import with_default_metrics
-from offbeat_client.tables.toml_table import read_table
 
 
 @dataclass(frozen=True)

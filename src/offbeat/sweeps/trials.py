@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from offbeat_core.errors import OffbeatError
 
 from offbeat.config.algorithm_table import as_inline_toml
 from offbeat.config.experiment_file import Experiment, experiment_of
 from offbeat.config.experiment_sections import metric_name
-from offbeat.errors import OffbeatError
 from offbeat.runs.directory import Run
 
 Point = Mapping[str, Any]

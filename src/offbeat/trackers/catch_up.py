@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+from offbeat_core.errors import OffbeatError
+from offbeat_core.files import write_durably
+from offbeat_core.user_code_errors import error_line
 
-from offbeat.errors import OffbeatError
 from offbeat.runs import directory as run_directory
 from offbeat.trackers.choice import tracker_maker
 from offbeat.trackers.names import TrackerName
 from offbeat.trackers.tracker import Point, TrackedRun, Tracker, points_of
-from offbeat_client.files import write_durably
-from offbeat_client.user_code_errors import error_line
 
 _FILES = ("config.toml", "versions.json", "history.parquet")
 _POINTS_AT_ONCE = 500

@@ -4,7 +4,8 @@ import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
+
 from offbeat.trackers.names import TrackerName
 from offbeat.trackers.tracker import Tracker
 

@@ -10,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
+
 from offbeat.trackers.catch_up import CatchUp
 from offbeat.trackers.names import TrackerName
 

@@ -10,8 +10,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
 
 Precision = Literal["float32", "tf32", "bf16"]
 

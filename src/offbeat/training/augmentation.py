@@ -5,12 +5,12 @@ from typing import Literal
 
 import numpy as np
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose, words
 from torch import Tensor
 from torch.nn.functional import pad
 
-from offbeat.errors import OffbeatError
 from offbeat.inputs import Inputs
-from offbeat.randomness import Purpose, words
 from offbeat.training.minibatches import Integers
 
 AugmentationName = Literal["crop-and-flip"]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from offbeat.errors import OffbeatError
 from offbeat.training.cross_entropy_calls import Call
 from offbeat.training.loss_modules import IGNORED
 

@@ -1,10 +1,10 @@
 """Explanations of errors that a model raises on one device only."""
 
+from offbeat_core.errors import OffbeatError
+from offbeat_core.user_code_errors import error_line
 from torch import Tensor, nn
 
-from offbeat.errors import OffbeatError
 from offbeat.training.accelerator import Accelerator
-from offbeat_client.user_code_errors import error_line
 
 
 def explained(error: OffbeatError, module: nn.Module, accelerator: Accelerator) -> OffbeatError:

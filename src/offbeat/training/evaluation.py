@@ -5,11 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.number_checks import is_number, plain_number
+from offbeat_core.randomness import Purpose, integer
+from offbeat_core.user_code_errors import user_code
 from torch import Tensor
 
-from offbeat.errors import OffbeatError, is_out_of_memory
 from offbeat.inputs import Inputs, divide_inputs, map_inputs
-from offbeat.randomness import Purpose, integer
+from offbeat.out_of_memory import is_out_of_memory
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.batch_metrics import BatchMetric
 from offbeat.training.cross_entropy_calls import Call
@@ -19,8 +22,6 @@ from offbeat.training.max_pooling import fast_max_pooling
 from offbeat.training.objectives import Loss, Metrics, model_loss, predictions
 from offbeat.training.output_trees import copied, joined
 from offbeat.training.total_loss import TotalLoss
-from offbeat_client.number_checks import is_number, plain_number
-from offbeat_client.user_code_errors import user_code
 
 _BATCH = 256  # fits into a CPU's cache: twice as fast for convolutions as thousands at once
 _GPU_BATCH = 2048

@@ -7,9 +7,10 @@ from functools import cache, partial
 from typing import Any
 
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.user_code_errors import failure, user_code
 from torch import Tensor, nn
 
-from offbeat.errors import OffbeatError
 from offbeat.inputs import Inputs, map_inputs, token_numbers
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.device_errors import explained
@@ -17,7 +18,6 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.fresh_copies import fresh
 from offbeat.training.loss_modules import ignored_target, name_of_loss
 from offbeat.training.objectives import LOSSES, Loss, Objective, model_loss, predictions
-from offbeat_client.user_code_errors import failure, user_code
 
 _log = logging.getLogger(__name__)
 

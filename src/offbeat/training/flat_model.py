@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase  # pyright: ignore[reportPrivateUsage]
 from torch.nn.parameter import is_lazy
-
-from offbeat.errors import OffbeatError
 
 
 class FlatModel:

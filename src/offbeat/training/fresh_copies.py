@@ -6,10 +6,9 @@ from types import MethodType
 from typing import Any, TypeVar, cast
 
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.user_code_errors import error_line
 from torch import Tensor, nn
-
-from offbeat.errors import OffbeatError
-from offbeat_client.user_code_errors import error_line
 
 T = TypeVar("T")
 

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
+from offbeat_core.errors import OffbeatError
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss, nll_loss
-
-from offbeat.errors import OffbeatError
 
 Function = Callable[..., Any]
 

@@ -3,9 +3,10 @@
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from offbeat_core.randomness import Purpose, words
 from torch import Tensor
 
-from offbeat.randomness import Purpose, smallest_in_rows, words
+from offbeat.uniform_numbers import smallest_in_rows
 
 Integers = NDArray[np.int64]
 

@@ -6,10 +6,9 @@ from itertools import pairwise
 from math import prod
 
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose, integer
 from torch import Tensor, nn
-
-from offbeat.errors import OffbeatError
-from offbeat.randomness import Purpose, integer
 
 
 def softmax_regression(input_shape: Sequence[int], classes: int) -> nn.Module:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 
-from offbeat.errors import OffbeatError
 from offbeat.inputs import Inputs
 from offbeat.training.batch_metrics import Iou, MacroF1, Perplexity, accuracy
 from offbeat.training.cross_entropy_calls import CrossEntropyCalls

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
+from offbeat_core.errors import OffbeatError
 from torch import Tensor
 
-from offbeat.errors import OffbeatError
 from offbeat.training.loss_modules import ignored_target, name_of_loss
 from offbeat.training.objectives import Loss
 

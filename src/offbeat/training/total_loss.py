@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import Tensor
 
-from offbeat.errors import OffbeatError
 from offbeat.training.mean_loss import mean_loss
 from offbeat.training.objectives import Loss, Measured, Objective, model_loss, predictions
 from offbeat.training.output_trees import is_tree, joined, leaves

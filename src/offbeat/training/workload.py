@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
 from torch import Tensor
 
-from offbeat.errors import OffbeatError
 from offbeat.inputs import Inputs, map_inputs, name_inputs
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.augmentation import AugmentationName

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
 
 from offbeat import units
 from offbeat.config.experiment_file import Experiment
-from offbeat.errors import OffbeatError
 from offbeat.population.availability import Availability
 from offbeat.simulation.stall_guard import CLOCK_ADVICE, LONGEST_GAP
 from offbeat.worlds.population import Population

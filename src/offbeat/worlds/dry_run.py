@@ -4,6 +4,8 @@ import copy
 from dataclasses import replace
 
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.sent_update import check_sending
 from torch import Tensor
 
 from offbeat import algorithms
@@ -12,8 +14,6 @@ from offbeat.algorithms.components import WrongStepError
 from offbeat.algorithms.components.buffers.secret_sum import SecretSum
 from offbeat.config.compression_table import check_compression
 from offbeat.coordinator.algorithm_checks import check_answer, check_declarations, check_down, check_model
-from offbeat.errors import OffbeatError
-from offbeat_client.sending import check_sending
 
 
 def dry_run(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: LocalPlan) -> None:

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+from offbeat_core.errors import OffbeatError
+from offbeat_core.tables.validation_errors import error_prefix
+
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.flower_section import FlowerSection
 from offbeat.config.import_path import load_object
-from offbeat.errors import OffbeatError
 from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.workload import Workload
-from offbeat_client.tables.validation_errors import error_prefix
 
 
 def build_flower_trainer(

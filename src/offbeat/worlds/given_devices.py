@@ -6,16 +6,16 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.shown_values import short
+from offbeat_core.tables.validation_errors import error_prefix
+from offbeat_core.user_code_errors import failure
 
 from offbeat.data.user_examples import as_array
-from offbeat.errors import OffbeatError
 from offbeat.population.availability import Availability, Intervals
 from offbeat.population.devices.bandwidth_traces import Trace
 from offbeat.population.devices.links import ConstantLink, Link, TraceLink
 from offbeat.worlds.population import Population, check_link, check_step_seconds
-from offbeat_client.shown_values import short
-from offbeat_client.tables.validation_errors import error_prefix
-from offbeat_client.user_code_errors import failure
 
 _KEYS = ("step_seconds", "down_bytes_per_second", "up_bytes_per_second", "availability")
 

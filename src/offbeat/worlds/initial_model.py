@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import torch
+from offbeat_core.errors import OffbeatError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
 
 

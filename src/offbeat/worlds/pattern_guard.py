@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
+from offbeat_core.errors import OffbeatError
+from offbeat_core.user_code_errors import failure
+
 from offbeat.algorithms import Algorithm
 from offbeat.algorithms.components import Periodic
 from offbeat.algorithms.components.schedules.patterns import Pattern
-from offbeat.errors import OffbeatError
-from offbeat_client.user_code_errors import failure
 
 
 def guard_pattern(algorithm: Algorithm) -> None:

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose
+from offbeat_core.tables.validation_errors import error_prefix
 
 from offbeat.config.population_sections import (
     BandwidthSection,
@@ -22,7 +25,6 @@ from offbeat.config.population_sections import (
     TraceSection,
 )
 from offbeat.data.dataset import Dataset
-from offbeat.errors import OffbeatError
 from offbeat.population import partition
 from offbeat.population.availability import Always, Availability, HoursOfDay, QuietHours
 from offbeat.population.devices import devices, distributions, speed_file
@@ -31,9 +33,7 @@ from offbeat.population.devices.devices import Devices
 from offbeat.population.devices.links import ConstantLink, Link, random_traces
 from offbeat.population.devices.published_measurements import PHONES, TRACES
 from offbeat.population.holdout import Shards, hold_out
-from offbeat.randomness import Purpose
 from offbeat.worlds.population_availability import build_availability, build_quiet_hours, no_classes
-from offbeat_client.tables.validation_errors import error_prefix
 
 # 30 million years a step, or a transfer of a gigabyte: beyond, float64 no longer resolves seconds.
 _SLOWEST_STEP = 1e15

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.tables.validation_errors import error_prefix
 
 from offbeat.config.population_sections import (
     AlternatingSection,
@@ -13,10 +15,8 @@ from offbeat.config.population_sections import (
     QuietHoursSection,
 )
 from offbeat.data.dataset import Dataset
-from offbeat.errors import OffbeatError
 from offbeat.population import availability
 from offbeat.population.availability import Availability, HoursOfDay, QuietHours
-from offbeat_client.tables.validation_errors import error_prefix
 
 
 def build_quiet_hours(section: PopulationSection, seed: int) -> QuietHours | HoursOfDay | None:

@@ -5,6 +5,12 @@ import math
 from dataclasses import dataclass
 from functools import partial
 
+from offbeat_core.local_plan import normaliser
+from offbeat_core.number_checks import LARGEST_COUNT
+from offbeat_private.noise.noise_rows import NoiseSource
+from offbeat_private.noise.plan import check_schedule
+from offbeat_private.terms import LARGEST_SUM, NOISE_TAIL, MaskedPayload, largest_masked, largest_number
+
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.algorithms.components.buffers.noisy_sum import noisy
 from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
@@ -13,11 +19,6 @@ from offbeat.algorithms.components.update import Update
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.coordinator.participation import Participation
 from offbeat.whole_numbers import Grid, WholeNumbers
-from offbeat_client.differential_privacy.noise_rows import NoiseSource
-from offbeat_client.differential_privacy.plan import check_schedule
-from offbeat_client.local_plan import normaliser
-from offbeat_client.number_checks import LARGEST_COUNT
-from offbeat_client.privacy.terms import LARGEST_SUM, NOISE_TAIL, MaskedPayload, largest_masked, largest_number
 
 _ANY_PLAN = LocalPlan(steps=7, batch_size=1, lr=0.1, momentum=0.5)
 

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.serving.certificates import Certificates, check_certificate, make_certificates
 
 from offbeat.algorithms.components.buffers.share_cap import cap_share
 from offbeat.config.experiment_file import metrics_of
 from offbeat.config.import_path import is_import_path
 from offbeat.config.server_file import ServerFile
 from offbeat.coordinator import Coordinator
-from offbeat.errors import OffbeatError
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.server.server import Listening, serve
 from offbeat.service.settings import ServerSettings
@@ -30,7 +31,6 @@ from offbeat.worlds.initial_model import read_initial_model
 from offbeat.worlds.pattern_guard import guard_pattern
 from offbeat.worlds.served_privacy import check_plans, privacy_settings, protect
 from offbeat.worlds.workload import build_dataset, build_model, load_loss
-from offbeat_client.serving.certificates import Certificates, check_certificate, make_certificates
 
 _DISK_THREADS = 32  # most of them wait for the disk
 

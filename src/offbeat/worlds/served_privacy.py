@@ -5,16 +5,17 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from offbeat_core.errors import OffbeatError
+from offbeat_core.text_file import read_text
+from offbeat_private.terms import SignedTerms, verify
+
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.server_file import ServerFile
 from offbeat.coordinator.participation import Participation
-from offbeat.errors import OffbeatError
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.masked.helper_connection import HelperConnection
 from offbeat.service.store.noise_secret import noise_secret
 from offbeat.worlds.privacy import Protection, protection
-from offbeat_client.privacy.terms import SignedTerms, verify
-from offbeat_client.text_file import read_text
 
 _AGREED = ("min_clients", "clip_norm", "noise_multiplier", "mechanism", "max_participations", "min_separation", "bits")
 

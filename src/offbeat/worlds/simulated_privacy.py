@@ -5,6 +5,8 @@ import math
 from collections.abc import Callable
 
 import torch
+from offbeat_private.accounting import epsilon
+from offbeat_private.noise.noise_rows import NoiseSource
 from torch import Tensor
 
 from offbeat.algorithms import Algorithm
@@ -14,8 +16,6 @@ from offbeat.coordinator.participation import Participation
 from offbeat.simulation.evaluations import Evaluate
 from offbeat.simulation.masked_updates import MaskedUpdates
 from offbeat.worlds.privacy import protection
-from offbeat_client.differential_privacy.accounting import epsilon
-from offbeat_client.differential_privacy.noise_rows import NoiseSource
 
 
 def protect(

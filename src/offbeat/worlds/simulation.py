@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
 from torch import Tensor
 
 from offbeat.algorithms import Algorithm, LocalPlan
@@ -15,7 +16,6 @@ from offbeat.config.experiment_file import Experiment
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.participation import Participation
 from offbeat.data.dataset import Dataset
-from offbeat.errors import OffbeatError
 from offbeat.inputs import name_inputs
 from offbeat.simulation.client_evaluations import ClientEvaluations
 from offbeat.simulation.records import Stop

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose, integer
+from offbeat_core.tables.validation_errors import error_prefix
 from torch import nn
 
 from offbeat.config.experiment_file import Experiment
@@ -22,9 +25,7 @@ from offbeat.config.model_sections import (
 from offbeat.data import load_dataset
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
-from offbeat.errors import OffbeatError
 from offbeat.inputs import map_inputs
-from offbeat.randomness import Purpose, integer
 from offbeat.training import models
 from offbeat.training.accelerator import CPU
 from offbeat.training.default_metrics import default_metrics
@@ -33,7 +34,6 @@ from offbeat.training.loss_modules import Function, check_loss
 from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import LOSSES, METRICS, Objective
 from offbeat.training.workload import Examples, Workload, as_tensor
-from offbeat_client.tables.validation_errors import error_prefix
 
 
 def build_workload(

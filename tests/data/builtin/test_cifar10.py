@@ -4,11 +4,11 @@ import os
 
 import numpy as np
 import pytest
+from offbeat_core.errors import OffbeatError
 
 from offbeat.data.builtin import cifar10
 from offbeat.data.builtin.cifar10_archives import CLASSES
 from offbeat.data.source_files import Source
-from offbeat.errors import OffbeatError
 from tests.data.builtin.archives import jpeg, tar
 
 BATCH = 20

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from offbeat_core.errors import OffbeatError
 
 from offbeat.data.builtin.cifar10_archives import CLASSES, read_binary, read_jpegs
-from offbeat.errors import OffbeatError
 from tests.data.builtin.archives import jpeg, tar
 
 BATCH = 20  # so each class has 10 pictures to train on and 2 to test

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from offbeat_core.errors import OffbeatError
 
 from offbeat.data.builtin.idx import IdxDataset, read_idx
 from offbeat.data.dataset import MissingDataError
 from offbeat.data.source_files import Source
-from offbeat.errors import OffbeatError
 
 SHAPE = (3, 2, 2)
 

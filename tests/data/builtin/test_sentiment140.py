@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
+from offbeat_core.errors import OffbeatError
 
 from offbeat.data.builtin import sentiment140
 from offbeat.data.catalogue import load_dataset
 from offbeat.data.dataset import MissingDataError
-from offbeat.errors import OffbeatError
 
 NAME = "training.1600000.processed.noemoticon.csv"
 

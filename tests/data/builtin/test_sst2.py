@@ -2,10 +2,10 @@ import hashlib
 
 import numpy as np
 import pytest
+from offbeat_core.errors import OffbeatError
 
 from offbeat.data.builtin import sst2
 from offbeat.data.source_files import Source
-from offbeat.errors import OffbeatError
 
 FILES = {
     "train.tsv": b"good film\t1\nbad bad film\t0\nGood good\t1",  # the real files end without a line break, too

@@ -2,8 +2,8 @@ import sys
 import tomllib
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from tests.examples.lora.conftest import EXAMPLE, function
 
 

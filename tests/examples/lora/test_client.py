@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import tomli_w
 import torch
+from offbeat_client.http.retry import Backoff
+from offbeat_core.errors import OffbeatError
 from safetensors.torch import load as load_tensors
 
 from offbeat.config import experiment_file, server_file
-from offbeat.errors import OffbeatError
 from offbeat.service.client import run_client
 from offbeat.simulation.records import Stop
 from offbeat.training.workload import as_tensor
 from offbeat.worlds.serve import build_coordinator
 from offbeat.worlds.workload import build_dataset, build_model
-from offbeat_client.http.retry import Backoff
 from tests.examples.lora.conftest import EXAMPLE, function
 from tests.service.conftest import running
 from tests.service.simulated import simulate

@@ -32,7 +32,7 @@ class SuperLink:
             "OMP_NUM_THREADS": "1",
             "PYTHONUNBUFFERED": "1",
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",  # it starts programs of its own by name
-            "PYTHONPATH": str(ROOT / "src"),
+            "PYTHONPATH": f"{ROOT}/src{os.pathsep}{ROOT}/packages/client",
         }
         (folder / "config.toml").write_text(f'[superlink.here]\naddress = "{self.address}"\ninsecure = true\n')
         self._started: list[subprocess.Popen[Any]] = []

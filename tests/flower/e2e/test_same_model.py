@@ -22,7 +22,11 @@ def test_with_the_same_arrivals_it_is_the_same_model(tmp_path, examples):
 
     model = ModelArrays(make_model())
     layout = list(model.shapes.items())
-    environment = {**os.environ, **QUIET, "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", examples, ROOT)))}
+    environment = {
+        **os.environ,
+        **QUIET,
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", ROOT / "packages/client", examples, ROOT))),
+    }
     with running(
         tmp_path / "server",
         simulated_arrivals.make_algorithm,

@@ -1,9 +1,8 @@
 import stat
 
 import pytest
-
 from offbeat_client.client_folder.identity import ClientFolder, Identity
-from offbeat_client.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
 
 ME = Identity("https://host", 17, "obc_secret", 123.5)
 

@@ -1,10 +1,9 @@
 import stat
 
 import pytest
-
 from offbeat_client.client_folder.json_file import read_json, write_json
 from offbeat_client.client_folder.outbox import Kept
-from offbeat_client.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
 
 
 def test_a_value_comes_back_and_only_its_owner_may_read_it(tmp_path):

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from offbeat_client.client_folder.outbox import Kept, Outbox
-from offbeat_client.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
+
 from tests.offbeat_client.conftest import KilledError
 
 

@@ -1,9 +1,8 @@
 import stat
 
 import pytest
-
 from offbeat_client.client_folder.private_record import PrivateRecord, PrivateRecordFile, has_private_record
-from offbeat_client.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
 
 
 def test_a_record_is_kept_for_each_run(tmp_path):

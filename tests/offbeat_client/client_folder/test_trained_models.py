@@ -1,9 +1,8 @@
 import re
 
 import pytest
-
 from offbeat_client.client_folder.trained_models import TrainedModels, compare_models, read_models
-from offbeat_client.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
 
 TERMS = bytes(range(32))
 DIGESTS = [f"{number:02x}" * 32 for number in range(9)]

@@ -4,12 +4,12 @@ import socket
 import time
 
 import pytest
-
-from offbeat_client.errors import OffbeatError
 from offbeat_client.http.connection import Connection
-from offbeat_client.http.refusal import ServiceError, UnreachableError
 from offbeat_client.http.retry import Backoff
-from offbeat_client.messages import CheckedIn
+from offbeat_core.errors import OffbeatError
+from offbeat_core.http.refusal import ServiceError, UnreachableError
+from offbeat_core.messages import CheckedIn
+
 from tests.offbeat_client.conftest import Fault
 
 CHECK_IN = ("POST", "/v1/checkin")

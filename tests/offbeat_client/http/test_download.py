@@ -2,12 +2,11 @@ import gzip
 from typing import NamedTuple
 
 import pytest
-
-from offbeat_client.errors import GiveUpError
-from offbeat_client.files import sha256
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.download import MOST_HEADER_BYTES, download
-from offbeat_client.http.refusal import ServiceError, UnreachableError
+from offbeat_core.errors import GiveUpError
+from offbeat_core.files import sha256
+from offbeat_core.http.refusal import ServiceError, UnreachableError
 
 PATH = ("GET", "/v1/models/12")
 

@@ -3,14 +3,14 @@ import time
 from dataclasses import replace
 
 import pytest
-
 from offbeat_client.client_folder.identity import ClientFolder
-from offbeat_client.errors import OffbeatError
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.enrolment import declare, identify, renew
-from offbeat_client.http.refusal import ServiceError
 from offbeat_client.http.retry import Backoff
-from offbeat_client.messages import CheckedIn
+from offbeat_core.errors import OffbeatError
+from offbeat_core.http.refusal import ServiceError
+from offbeat_core.messages import CheckedIn
+
 from tests.service.conftest import running
 
 

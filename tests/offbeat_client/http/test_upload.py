@@ -2,11 +2,10 @@ import time
 from functools import partial
 
 import pytest
-
 from offbeat_client.client_folder.outbox import Pending
-from offbeat_client.http.refusal import ServiceError, UnreachableError
 from offbeat_client.http.upload import upload
 from offbeat_client.update import sha256
+from offbeat_core.http.refusal import ServiceError, UnreachableError
 
 PATH = ("PUT", "/v1/uploads/4")
 

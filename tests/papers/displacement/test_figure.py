@@ -1,6 +1,6 @@
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from papers.displacement.figure import displacement_result, load_displacement
 from tests.papers.displacement import studies
 

@@ -1,6 +1,6 @@
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from papers.figures.catalogue import find, read_all
 from tests.papers.conftest import FIGURE, PANELS
 

@@ -1,7 +1,7 @@
 import pytest
+from offbeat_core.errors import OffbeatError
 
 from offbeat.config import experiment_file
-from offbeat.errors import OffbeatError
 from papers.figures.catalogue import find, read_all
 from papers.figures.figure_file import load
 from tests.papers.conftest import FIGURE, PANELS, assert_one_line

@@ -2,8 +2,8 @@ import math
 
 import numpy as np
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.population.availability import Alternating
 
 

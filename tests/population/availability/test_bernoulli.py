@@ -2,10 +2,11 @@ import math
 
 import numpy as np
 import pytest
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose
 
-from offbeat.errors import OffbeatError
 from offbeat.population.availability import Bernoulli, bernoulli
-from offbeat.randomness import Purpose, uniform
+from offbeat.uniform_numbers import uniform
 
 
 def available_rounds(availability, client, rounds, seconds):

@@ -1,8 +1,8 @@
 import math
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.population.availability import intervals_from_file
 
 HEADER = "client,start_seconds,end_seconds\n"

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.population.availability import label_groups
 
 LABELS = np.array([0, 0, 1, 1, 2, 2, 3, 3])

@@ -3,8 +3,8 @@ import math
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.population.availability.periods import check_period, period_of
 
 PERIODS = st.sampled_from([1e-3, 0.1, 1 / 3, 86_400.0]) | st.floats(1e-3, 1e6)

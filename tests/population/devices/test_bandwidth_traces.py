@@ -5,8 +5,8 @@ import tracemalloc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.population.devices import bandwidth_traces
 from offbeat.population.devices.bandwidth_traces import load_traces
 

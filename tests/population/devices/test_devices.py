@@ -2,13 +2,14 @@ import math
 
 import numpy as np
 import pytest
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose
 
-from offbeat.errors import OffbeatError
 from offbeat.population.availability import Always
 from offbeat.population.devices import devices
 from offbeat.population.devices.devices import Devices
 from offbeat.population.devices.links import ConstantLink
-from offbeat.randomness import Purpose, uniform
+from offbeat.uniform_numbers import uniform
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose
 
-from offbeat.errors import OffbeatError
 from offbeat.population.devices import distributions
-from offbeat.randomness import Purpose
 
 N = 100_000
 SOURCE = {"seed": 3, "purpose": Purpose.DEVICE_SPEED}

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose
 
-from offbeat.errors import OffbeatError
 from offbeat.population.devices.bandwidth_traces import Trace
 from offbeat.population.devices.links import ConstantLink, TraceLink, random_traces
-from offbeat.randomness import Purpose, uniform
+from offbeat.uniform_numbers import uniform
 
 
 def trace(durations, rates):

@@ -4,12 +4,12 @@ import tarfile
 
 import numpy as np
 import pytest
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose
 
 from offbeat.data.dataset import MissingDataError
-from offbeat.errors import OffbeatError
 from offbeat.population.devices import published_measurements
 from offbeat.population.devices.speed_file import phones
-from offbeat.randomness import Purpose
 
 ARCHIVE = "bandwidth-3g-oboe.tar.gz"
 

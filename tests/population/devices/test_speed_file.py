@@ -4,10 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose
 
-from offbeat.errors import OffbeatError
 from offbeat.population.devices.speed_file import from_file, phones
-from offbeat.randomness import Purpose, uniform
+from offbeat.uniform_numbers import uniform
 
 SOURCE = {"seed": 3, "purpose": Purpose.DEVICE_SPEED}
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.population.partition import one_class
 
 

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.report.metrics import Measure
 from offbeat.report.page.client_data import client_data
 from tests.report.page.saved_runs import saved

@@ -1,8 +1,8 @@
 import json
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.report.page.label_data import label_columns
 from tests.report.page.saved_runs import rendered, saved
 

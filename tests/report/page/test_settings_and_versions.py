@@ -2,8 +2,8 @@ import json
 import tomllib
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.report.page.settings_and_versions import configurations, differing_settings, package_versions
 from tests.report.page.saved_runs import saved
 

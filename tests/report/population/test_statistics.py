@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from offbeat_core.errors import OffbeatError
 
 from offbeat.data.dataset import Dataset
-from offbeat.errors import OffbeatError
 from offbeat.report.population.statistics import effective_labels, evenly, population_statistics
 from offbeat.worlds.population import build_population
 from tests.report.population.example import ALWAYS, Spells, example

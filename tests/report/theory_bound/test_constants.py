@@ -3,6 +3,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
+from offbeat_core.lr_decay import exponential
 
 from offbeat.algorithms import FedBuff, FedLuck, LocalPlan
 from offbeat.algorithms.components import Compression
@@ -23,7 +24,6 @@ from offbeat.report.theory_bound.constants import (
     plain_steps,
     rounds,
 )
-from offbeat_client.lr_decay import exponential
 
 FILE = {"distribution": "uniform", "low": 1.0, "high": 2.0}
 BERNOULLI = {"name": "bernoulli", "probability": 0.5, "round_seconds": 10.0}

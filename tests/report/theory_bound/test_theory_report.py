@@ -1,8 +1,8 @@
 """Reports on the theorems of a file."""
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.report.theory_bound.constants import Known
 from offbeat.report.theory_bound.theory_report import theory_reports
 from tests.report.theory_bound.conftest import KNOWN, one

@@ -5,9 +5,9 @@ import stat
 
 import pytest
 from click.testing import CliRunner
+from offbeat_core.errors import OffbeatError
 
 from offbeat.cli import tokens as cli_tokens
-from offbeat.errors import OffbeatError
 from offbeat.service.accounts.issued_tokens import IN_FOLDER
 from tests.service.conftest import running
 from tests.service.http_client import kind_of

@@ -8,13 +8,13 @@ from contextlib import closing
 
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.tokens import token_hash
 
-from offbeat.errors import OffbeatError
 from offbeat.service.audit.chain import Head
 from offbeat.service.audit.verification import entries, verify
 from offbeat.service.refusal import KINDS
 from offbeat.service.store.backup import back_up
-from offbeat_client.tokens import token_hash
 from tests.service.conftest import LENGTH, body_of, running
 from tests.service.http_client import until
 

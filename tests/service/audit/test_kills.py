@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 import httpx
+from offbeat_core.messages import PROTOCOL
 
 from offbeat.service.audit.chain import Head
 from offbeat.service.audit.verification import entries, verify
-from offbeat_client.messages import PROTOCOL
 from tests.e2e.server_process import Launcher, Server, until
 
 FEDBUFF = "algorithm = 'fedbuff'\nbuffer_size = 3\nconcurrency = 8"

@@ -6,8 +6,8 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.service.audit.chain import Head
 from offbeat.service.audit.verification import entries, read_heads, verify
 from offbeat.service.store.database import open_database

@@ -3,18 +3,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from offbeat_client.visit import Visit
+from offbeat_core.errors import OffbeatError
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from offbeat.algorithms.components import LocalPlan
-from offbeat.errors import OffbeatError
 from offbeat.service.client.local_sgd import LocalSGD
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import METRICS, Objective
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
-from offbeat_client.visit import Visit
 from tests.error_line import error_line
 from tests.inputs_by_name import Plain, Sentences, named, sentences_of
 from tests.training.conftest import made

@@ -5,15 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from offbeat_client.client_folder.outbox import Outbox
+from offbeat_core.errors import OffbeatError
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import SCAFFOLD, FedBuff, FedLaAvg
 from offbeat.algorithms.components import Compression, LocalPlan
-from offbeat.errors import OffbeatError
 from offbeat.service.client import LocalSGD, run_client
 from offbeat.training.flat_model import FlatModel
-from offbeat_client.client_folder.outbox import Outbox
 from tests.service.conftest import running
 from tests.simulation.test_simulator_contract import Greedy
 

@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from offbeat_client.update import check_fitted
+from offbeat_client.visit import Visit
+from offbeat_core.errors import OffbeatError
+from offbeat_core.local_plan import LocalPlan
 from safetensors.torch import load
 
 from offbeat.service.client import Fitted, run_client
 from offbeat.service.client.run import with_arrays
-from offbeat_client.errors import OffbeatError
-from offbeat_client.local_plan import LocalPlan
-from offbeat_client.update import check_fitted
-from offbeat_client.visit import Visit
 from tests.offbeat_client.helper_facts import PRIVACY, TERMS, Helper, private_folder
 
 VISIT = Visit(0, 0, 0, None, "delta", 3, 0, LocalPlan(1, 1, 0.1))

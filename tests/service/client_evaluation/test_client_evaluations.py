@@ -11,7 +11,7 @@ from safetensors.torch import load
 
 from offbeat.algorithms import FedAvg, FedBuff
 from offbeat.early_stop import EarlyStop
-from offbeat.randomness import choose_clients
+from offbeat.uniform_numbers import choose_clients
 from tests.service.client_evaluation.peers import (
     Waiting,
     able,

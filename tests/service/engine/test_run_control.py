@@ -4,8 +4,8 @@ import time
 from pathlib import Path
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.service.server import admin
 from tests.service.client_evaluation.peers import answer, check_in, clients_of, make_versions, serving
 from tests.service.http_client import until

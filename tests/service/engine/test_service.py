@@ -5,12 +5,12 @@ import json
 
 import pytest
 import torch
+from offbeat_core.messages import LARGEST_PROBE
 
 from offbeat.algorithms import FedLuck, LocalPlan
 from offbeat.algorithms.fedluck_choice import best_steps_and_compression
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.backup import back_up
-from offbeat_client.messages import LARGEST_PROBE
 from tests.service.conftest import LENGTH, running
 from tests.service.http_client import kind_of
 

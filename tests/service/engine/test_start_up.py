@@ -8,8 +8,8 @@ from contextlib import closing
 
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from tests.service.conftest import LENGTH, body_of, running
 from tests.service.http_client import check_progress
 

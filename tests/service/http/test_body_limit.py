@@ -52,7 +52,7 @@ def test_a_json_body_has_one_deadline(shared_server, monkeypatch):
 
 
 def test_a_head_has_one_deadline(tmp_path, monkeypatch):
-    monkeypatch.setattr("offbeat_client.serving.http_server._IDLE_MILLISECONDS", 600)
+    monkeypatch.setattr("offbeat_core.serving.http_server._IDLE_MILLISECONDS", 600)
     with running(tmp_path / "server") as server, line(server) as opened:
         began = time.monotonic()
         opened.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")

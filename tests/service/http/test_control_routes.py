@@ -4,10 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from safetensors.torch import load
 
 from offbeat.algorithms import FedBuff
-from offbeat.errors import OffbeatError
 from offbeat.service.audit.verification import entries, verify
 from tests.service.conftest import body_of, running
 from tests.service.http_client import ONES, ask, kind_of, line, until

@@ -13,6 +13,15 @@ import pytest
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
+from offbeat_core.http.refusal import UnreachableError
+from offbeat_core.messages import PlanMessage
+from offbeat_core.model_file import DOWN, model_digest
+from offbeat_private.helper.helper import Helper
+from offbeat_private.helper.refusal import HelperRefusal
+from offbeat_private.masks.epoch_key import EpochKey
+from offbeat_private.masks.head import Head
+from offbeat_private.masks.share import make_share
+from offbeat_private.terms import Terms, largest_masked
 from safetensors.numpy import load
 
 from offbeat.algorithms import Algorithm, FedBuff
@@ -21,16 +30,7 @@ from offbeat.coordinator.participation import Participation
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.masked.helper_connection import Answer, Facts
 from offbeat.service.masked.helper_protocol import HelperRefusedError
-from offbeat_client.client_folder.model_file import DOWN, model_digest
-from offbeat_client.helper.helper import Helper
-from offbeat_client.helper.refusal import HelperRefusal
-from offbeat_client.http.refusal import UnreachableError
-from offbeat_client.messages import PlanMessage
-from offbeat_client.privacy.epoch_key import EpochKey
-from offbeat_client.privacy.head import Head
-from offbeat_client.privacy.share import make_share
-from offbeat_client.privacy.terms import Terms, largest_masked
-from tests.offbeat_client.helper.conftest import KEYS, enrol_clients
+from tests.offbeat_private.helper.conftest import KEYS, enrol_clients
 from tests.service.conftest import LENGTH, Peer, Served
 from tests.service.conftest import running as running_server
 from tests.service.http_client import until

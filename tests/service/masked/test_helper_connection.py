@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import httpx
 import numpy as np
 import pytest
+from offbeat_core.errors import OffbeatError
+from offbeat_core.http.refusal import UnreachableError
+from offbeat_private.helper.helper import Helper
+from offbeat_private.terms import verify
 
-from offbeat.errors import OffbeatError
 from offbeat.service.masked.helper_connection import HelperConnection, HelperRefusedError
-from offbeat_client.helper.helper import Helper
-from offbeat_client.http.refusal import UnreachableError
-from offbeat_client.privacy.terms import verify
-from tests.offbeat_client.helper.conftest import CLIENT_KEYS, TERMS, enrol_clients, records_for, running
-from tests.offbeat_client.helper.test_helper import expected_words
+from tests.offbeat_private.helper.conftest import CLIENT_KEYS, TERMS, enrol_clients, records_for, running
+from tests.offbeat_private.helper.test_helper import expected_words
 
 LENGTH = TERMS["length"]
 

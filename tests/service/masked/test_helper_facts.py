@@ -1,9 +1,9 @@
 import pytest
+from offbeat_core.errors import OffbeatError
+from offbeat_private.masks.head import Head
 
-from offbeat.errors import OffbeatError
 from offbeat.service.masked.helper_facts import LatestFacts
 from offbeat.service.refusal import Refusal
-from offbeat_client.privacy.head import Head
 from tests.service.masked.conftest import enrolled_helper
 
 

@@ -7,6 +7,9 @@ from random import Random
 import numpy as np
 import pytest
 import torch
+from offbeat_core.local_plan import normaliser
+from offbeat_private.masks.envelope import parse
+from offbeat_private.masks.keystream import keystream
 
 from offbeat.algorithms import (
     ACE,
@@ -25,9 +28,6 @@ from offbeat.algorithms import (
 )
 from offbeat.algorithms.components.buffers.secret import secret
 from offbeat.algorithms.components.schedules.patterns import full
-from offbeat_client.local_plan import normaliser
-from offbeat_client.privacy.envelope import parse
-from offbeat_client.privacy.keystream import keystream
 from tests.service.conftest import LENGTH
 from tests.service.http_client import kind_of, until
 from tests.service.masked.conftest import enrolled_helper, masked_server

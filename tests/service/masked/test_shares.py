@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from offbeat_private.masks.envelope import RECORD_BYTES
+from offbeat_private.masks.epoch_key import EpochKey
+from offbeat_private.masks.head import Head
 
 from offbeat.algorithms import FedNova, LocalPlan
-from offbeat_client.privacy.envelope import RECORD_BYTES
-from offbeat_client.privacy.epoch_key import EpochKey
-from offbeat_client.privacy.head import Head
-from tests.offbeat_client.helper.conftest import KEYS
+from tests.offbeat_private.helper.conftest import KEYS
 from tests.service.conftest import LENGTH, body_of, running
 from tests.service.http_client import kind_of, until
 from tests.service.masked.conftest import enrolled_helper, header, masked_server

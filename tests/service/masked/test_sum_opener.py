@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from offbeat_core.errors import OffbeatError
 
 from offbeat.cli.main import app
 from offbeat.coordinator.sealed_sums import SealedSums
-from offbeat.errors import OffbeatError
 from offbeat.service.engine.checkpoint import CheckpointWriter
 from offbeat.service.masked.helper_protocol import HelperRefusedError
 from offbeat.service.store.log_writer import LogWriter

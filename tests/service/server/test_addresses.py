@@ -4,11 +4,11 @@ import ssl
 import threading
 
 import pytest
+from offbeat_core.errors import OffbeatError
+from offbeat_core.serving.certificates import make_certificates
 
-from offbeat.errors import OffbeatError
 from offbeat.service.server.addresses import local_host, public_host, trust, write_address
 from offbeat.service.server.admin import status
-from offbeat_client.serving.certificates import make_certificates
 from tests.service.conftest import running
 
 OURS = ("localhost", "127.0.0.1")

@@ -7,15 +7,15 @@ import httpx
 import pytest
 import torch
 from click.testing import CliRunner
+from offbeat_core.errors import OffbeatError
+from offbeat_core.serving import certificates
 from safetensors.torch import load_file
 
 from offbeat.algorithms import SCAFFOLD
 from offbeat.cli import service as cli_service
-from offbeat.errors import OffbeatError
 from offbeat.service.audit.verification import verify
 from offbeat.service.server import admin
 from offbeat.service.server.admin import clients, newest_model, revoke, runs, status
-from offbeat_client.serving import certificates
 from tests.service.conftest import LENGTH, running
 
 DELTA = torch.arange(float(LENGTH))

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from offbeat_core.errors import OffbeatError
 from sqlalchemy.exc import OperationalError
 
 from offbeat.algorithms import FedAsync
-from offbeat.errors import OffbeatError
 from offbeat.service.engine import start_up
 from offbeat.service.server import server as server_module
 from offbeat.service.store import store as store_module

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms import FedBuff
-from offbeat.errors import OffbeatError
 from offbeat.service.server import admin
 from offbeat.service.store.backup import back_up
 from tests.service.conftest import running

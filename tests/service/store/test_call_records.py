@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms import FedBuff
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Call
-from offbeat.errors import OffbeatError
 from offbeat.service.store.call_records import DiscardedUpdate, call_of, record_of
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.updates.update_body import StoredUpdate

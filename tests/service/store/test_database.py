@@ -3,8 +3,8 @@ from contextlib import closing
 
 import pytest
 import sqlalchemy as sa
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.service.store import database
 from offbeat.service.store.database import SCHEMA, LogRecord, log, open_database
 

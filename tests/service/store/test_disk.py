@@ -5,9 +5,9 @@ import os
 
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms import FedBuff
-from offbeat.errors import OffbeatError
 from offbeat.service.store.disk import Disk, Reserve, is_temporary
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.updates.update_body import StoredUpdate

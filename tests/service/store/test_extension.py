@@ -3,8 +3,8 @@
 import math
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.service.store.extension import is_extended, stop_versions
 from offbeat.service.store.store import Store
 

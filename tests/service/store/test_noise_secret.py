@@ -2,8 +2,8 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.service.store.noise_secret import NOISE_SECRET, noise_secret
 
 

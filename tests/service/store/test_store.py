@@ -5,8 +5,8 @@ import threading
 import pytest
 import sqlalchemy as sa
 from filelock import FileLock
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.service.store.database import LogRecord, log
 from offbeat.service.store.store import Store
 

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from offbeat_core.local_plan import normaliser
+from offbeat_private.masks.envelope import RECORD_BYTES
 from pydantic import ValidationError
 
 from offbeat.algorithms import LocalPlan
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.update_header import ShareHeader, UpdateHeader, parse_header, private_report
-from offbeat_client.local_plan import normaliser
-from offbeat_client.privacy.envelope import RECORD_BYTES
 
 HEAD: dict[str, Any] = {
     "version": 12,

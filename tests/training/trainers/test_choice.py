@@ -2,10 +2,10 @@ import os
 
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import nn
 
 from offbeat.algorithms import LocalPlan
-from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers import choice
 from offbeat.training.trainers.batched.vmap import VmapTrainer

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from offbeat.algorithms import LocalPlan
-from offbeat.errors import OffbeatError
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.choice import make_trainer

@@ -5,17 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
 from offbeat.algorithms.components import Compression
-from offbeat.errors import OffbeatError
-from offbeat.randomness import example_order
 from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
+from offbeat.uniform_numbers import example_order
 from tests.training.conftest import SEED, assert_same, made
 from tests.workloads import workload_of
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from offbeat_core.local_steps import Epochs
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -15,7 +16,6 @@ from offbeat.training.trainers.distributed.processes import ProcessTrainer
 from offbeat.training.trainers.graph_loop import GraphLoopTrainer
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
-from offbeat_client.local_steps import Epochs
 from tests.training.conftest import assert_alike, assert_same, data_of, made
 from tests.workloads import workload_of
 

@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
-from offbeat.errors import OffbeatError
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.evaluation import Evaluator
 from offbeat.training.fit_check import check_fit

@@ -3,15 +3,15 @@ import logging
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.local_plan import LocalPlan
+from offbeat_core.user_code_errors import user_code
 
-from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import initial_randomness
 from offbeat.training.trainers.smaller_batches import SmallerBatches
 from offbeat.training.trainers.trainer import Job, Result, Trainer
 from offbeat.training.workload import Examples, Objective, Workload
-from offbeat_client.local_plan import LocalPlan
-from offbeat_client.user_code_errors import user_code
 
 PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)
 

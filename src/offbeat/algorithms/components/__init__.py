@@ -1,5 +1,8 @@
 """The components of algorithms: one import for authors."""
 
+from offbeat_core.local_plan import Compression, LocalPlan, Payload
+from offbeat_core.number_checks import check_not_negative
+
 from offbeat.algorithms.components.algorithm import Algorithm
 from offbeat.algorithms.components.buffers.aggregate import (
     Aggregate,
@@ -27,8 +30,6 @@ from offbeat.algorithms.components.server_optimizer import ServerOptimizer, Serv
 from offbeat.algorithms.components.shares import Shares
 from offbeat.algorithms.components.staleness import Staleness, polynomial
 from offbeat.algorithms.components.update import Promise, Update, UpdateRefusedError, Vector, check_vector, resolve
-from offbeat_client.local_plan import Compression, LocalPlan, Payload
-from offbeat_client.number_checks import check_not_negative
 
 __all__ = [
     "Aggregate",

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, dataclass_transform
 
+from offbeat_core.local_plan import LocalPlan
+from offbeat_core.number_checks import check_count, is_number, plain_number
 from torch import Tensor
 
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight, WrongStepError
@@ -18,8 +20,6 @@ from offbeat.algorithms.components.lazy_model import LazyModel
 from offbeat.algorithms.components.shares import Shares
 from offbeat.algorithms.components.state import prefixed, restored, saved, under
 from offbeat.algorithms.components.update import Update, check_client, check_update
-from offbeat_client.local_plan import LocalPlan
-from offbeat_client.number_checks import check_count, is_number, plain_number
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)

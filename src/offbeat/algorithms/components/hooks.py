@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection
 from typing import Any, ClassVar, Generic, cast
 
+from offbeat_core.local_plan import LocalPlan, Payload
 from torch import Tensor
 from typing_extensions import TypeVar
 
@@ -11,7 +12,6 @@ from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuf
 from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.schedules.schedule import NoSchedule, Schedule
 from offbeat.algorithms.components.update import Update
-from offbeat_client.local_plan import LocalPlan, Payload
 
 Schedule_co = TypeVar("Schedule_co", bound=Schedule, default=Schedule, covariant=True)
 

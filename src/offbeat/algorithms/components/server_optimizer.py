@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from offbeat_core.number_checks import check_not_negative, check_positive, is_number, plain_number
 from torch import Tensor
 
 from offbeat.algorithms.components.component import Component, RunFacts
-from offbeat_client.number_checks import check_not_negative, check_positive, is_number, plain_number
 
 
 @dataclass(frozen=True)

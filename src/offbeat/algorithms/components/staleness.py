@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from offbeat_client.number_checks import check_not_negative
+from offbeat_core.number_checks import check_not_negative
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from offbeat_client.number_checks import check_not_negative, check_positive
+from offbeat_core.number_checks import check_not_negative, check_positive
 
 
 @dataclass(frozen=True)

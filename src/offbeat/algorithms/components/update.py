@@ -4,10 +4,9 @@ import math
 from typing import NamedTuple, NotRequired, Protocol, TypedDict
 
 import torch
+from offbeat_core.local_plan import LocalPlan
+from offbeat_core.number_checks import LARGEST_COUNT, check_count, check_not_negative
 from torch import Tensor
-
-from offbeat_client.local_plan import LocalPlan
-from offbeat_client.number_checks import LARGEST_COUNT, check_count, check_not_negative
 
 
 class UpdateRefusedError(ValueError):

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
+from offbeat_core.errors import OffbeatError
 
 from offbeat.cli.demo import client
 from offbeat.cli.demo.folder import empty_folder
 from offbeat.cli.demo.processes import Processes
 from offbeat.data import load_dataset
 from offbeat.data.dataset import Dataset, MissingDataError
-from offbeat.errors import OffbeatError
 from offbeat.runs.interruption import InterruptedRunError, Interruption
 from offbeat.service.server.admin import live_status
 

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
-
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
 
 
 @contextmanager

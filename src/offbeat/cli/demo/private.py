@@ -5,19 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
+from offbeat_client.private_updates import public_key
+from offbeat_core.errors import OffbeatError
+from offbeat_core.tables.toml_table import read_table
+from offbeat_private.agreed_plan import AgreedPlan
+from offbeat_private.helper.folder import HelperFolder
+from offbeat_private.helper.roster import enrol, parse_roster
+from offbeat_private.helper.store import Store
 
 from offbeat.cli.demo.demo_run import DemoRun, Say, accuracy_line, dataset_or_digits, demo_run, free_port, server_file
 from offbeat.cli.demo.receipts import receipts
 from offbeat.config.server_file import load
 from offbeat.data.dataset import Dataset
-from offbeat.errors import OffbeatError
 from offbeat.worlds.workload import build_model
-from offbeat_client.helper.folder import HelperFolder
-from offbeat_client.helper.roster import enrol, parse_roster
-from offbeat_client.helper.store import Store
-from offbeat_client.privacy.agreed_plan import AgreedPlan
-from offbeat_client.private_updates import public_key
-from offbeat_client.tables.toml_table import read_table
 
 _CLIP_NORM = 2.0  # seldom less than the norm of a client's update
 

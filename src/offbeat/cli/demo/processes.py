@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
+
 from offbeat.runs.interruption import Interruption
 
 _PATIENCE_SECONDS = 600.0

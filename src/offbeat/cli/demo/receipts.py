@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from offbeat_client.helper.store import Store
+from offbeat_private.helper.store import Store
 
 _RECEIPT = re.compile(r"visit (\d+): counted\b", re.MULTILINE)
 

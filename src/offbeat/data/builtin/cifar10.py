@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
 
 from offbeat.data.builtin.cifar10_archives import BATCHES, CLASSES, PIXELS, read_binary, read_jpegs
 from offbeat.data.builtin.standardise import standardise
 from offbeat.data.dataset import Dataset
 from offbeat.data.source_files import Source, cache_folder
-from offbeat.errors import OffbeatError
 
 SOURCE = Source(
     name="cifar10",

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 PIXELS = 3 * 32 * 32

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
 
 from offbeat.data.builtin.standardise import standardise
 from offbeat.data.dataset import Dataset
 from offbeat.data.source_files import Source
-from offbeat.errors import OffbeatError
 
 _UNSIGNED_BYTE = 8
 

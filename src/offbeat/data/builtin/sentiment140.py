@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
 
 from offbeat.data.builtin.tokenizer import encode, token_count, vocabulary
 from offbeat.data.dataset import Dataset
 from offbeat.data.source_files import ManualSource
-from offbeat.errors import OffbeatError
 
 FEWEST = 40
 """Users with this many tweets or fewer are left out, as in Yan et al.'s experiments with FedLaAvg."""

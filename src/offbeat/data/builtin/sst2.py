@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
 
 from offbeat.data.builtin.tokenizer import encode, token_count, vocabulary
 from offbeat.data.dataset import Dataset
 from offbeat.data.source_files import Source
-from offbeat.errors import OffbeatError
 
 SOURCE = Source(
     name="sst2",

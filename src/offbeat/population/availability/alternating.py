@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.population.availability.periods import LAST_SECONDS, check_period, period_of
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.population.csv_columns import ColumnType, check_numbers, check_rows, read_columns
 
 _COLUMNS: dict[str, ColumnType] = {"client": "int64", "hour": "int64", "count": "float64"}

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.population.availability.intervals import Intervals
 from offbeat.population.csv_columns import ColumnType, check_numbers, check_rows, read_columns
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
 
 
 def label_groups(

@@ -6,7 +6,7 @@ Period k begins at ``k * period + start``, computed like this everywhere: a runn
 
 import math
 
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
 
 SHORTEST_SECONDS = 1e-3
 """The shortest period, window or gap between windows."""

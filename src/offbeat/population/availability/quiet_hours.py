@@ -8,10 +8,11 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose
 
-from offbeat.errors import OffbeatError
 from offbeat.population.availability.periods import LAST_SECONDS, SHORTEST_SECONDS, check_period, period_of
-from offbeat.randomness import Purpose, uniform
+from offbeat.uniform_numbers import uniform
 
 _HOUR = 3600.0
 

@@ -15,8 +15,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 from numpy.typing import NDArray
-
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
 
 _BYTES_PER_MEGABIT = 125_000.0
 _SHORTEST_SECONDS = 1e-3

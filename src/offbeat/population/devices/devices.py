@@ -5,11 +5,12 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose
 
-from offbeat.errors import OffbeatError
 from offbeat.population.availability import Availability
 from offbeat.population.devices.links import Link
-from offbeat.randomness import Purpose, number, uniform
+from offbeat.uniform_numbers import number, uniform
 
 WhenAway = Literal["pause", "lose"]
 

@@ -11,9 +11,10 @@ A new distribution is a function here, a section in ``config/population_sections
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose
 
-from offbeat.errors import OffbeatError
-from offbeat.randomness import Purpose, uniform
+from offbeat.uniform_numbers import uniform
 
 # Half the distance between two uniform numbers; replaces 0, whose quantile may be 0 or −∞.
 _SMALLEST_UNIFORM = 2.0**-54

@@ -8,10 +8,11 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose
 
-from offbeat.errors import OffbeatError
 from offbeat.population.devices.bandwidth_traces import Trace
-from offbeat.randomness import Purpose, uniform
+from offbeat.uniform_numbers import uniform
 
 
 class Link(Protocol):

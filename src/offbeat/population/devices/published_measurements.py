@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from offbeat_core.errors import OffbeatError
 
 from offbeat.data.source_files import ManualSource, Source
-from offbeat.errors import OffbeatError
 from offbeat.population.devices.bandwidth_traces import Trace, load_traces
 
 _COLLECTION = "https://github.com/confiwent/Real-world-bandwidth-traces"

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose
 
-from offbeat.errors import OffbeatError
 from offbeat.population.csv_columns import check_rows, read_columns
-from offbeat.randomness import Purpose, uniform
+from offbeat.uniform_numbers import uniform
 
 _LARGEST_FILE = 64 * 2**20
 _LEADING_INTEGER = re.compile(r"\s*([0-9]{1,15})(?![0-9])")

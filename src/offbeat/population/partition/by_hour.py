@@ -2,10 +2,10 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose, generator
 
-from offbeat.errors import OffbeatError
 from offbeat.population.partition.shards import check_clients, shards_by_owner
-from offbeat.randomness import Purpose, generator
 
 # Shares are integer multiples of 1 / _UNITS: with sums of floats, a class could run out of examples.
 _UNITS = 1_000_000

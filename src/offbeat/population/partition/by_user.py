@@ -2,10 +2,10 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose, generator
 
-from offbeat.errors import OffbeatError
 from offbeat.population.partition.shards import shards_by_owner
-from offbeat.randomness import Purpose, generator
 
 
 def by_user(users: NDArray[np.int64], clients: int, seed: int) -> list[NDArray[np.int64]]:

@@ -2,10 +2,10 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose, generator
 
-from offbeat.errors import OffbeatError
 from offbeat.population.partition.shards import check_clients, fill_empty, integer_sizes, shards_by_owner
-from offbeat.randomness import Purpose, generator
 
 _MAX_ALPHA = 1e9
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose, generator
 
-from offbeat.errors import OffbeatError
 from offbeat.population.csv_columns import ColumnType, check_numbers, check_rows, read_columns
 from offbeat.population.partition.shards import check_clients, shards_by_owner
-from offbeat.randomness import Purpose, generator
 
 _COLUMNS: dict[str, ColumnType] = {"client": "int64", "example": "int64"}
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.randomness import Purpose, generator
 
 from offbeat.population.partition.shards import check_clients
-from offbeat.randomness import Purpose, generator
 
 
 def iid(labels: NDArray[np.int64], clients: int, seed: int) -> list[NDArray[np.int64]]:

@@ -2,11 +2,11 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose, generator
 
-from offbeat.errors import OffbeatError
 from offbeat.population.partition.one_class import divide_by_class
 from offbeat.population.partition.shards import check_clients, integer_sizes
-from offbeat.randomness import Purpose, generator
 
 
 def mixing(labels: NDArray[np.int64], clients: int, mu: float, seed: int) -> list[NDArray[np.int64]]:

@@ -2,8 +2,8 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.population.partition.shards import integer_sizes
 
 _MAX_SIGMA = 1e6

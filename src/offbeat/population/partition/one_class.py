@@ -2,11 +2,11 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.randomness import Purpose, generator
 
-from offbeat.errors import OffbeatError
 from offbeat.population.partition.normal_sizes import normal_sizes
 from offbeat.population.partition.shards import check_clients
-from offbeat.randomness import Purpose, generator
 
 
 def one_class(labels: NDArray[np.int64], clients: int, seed: int, sigma: float = 0.0) -> list[NDArray[np.int64]]:

@@ -2,10 +2,10 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.randomness import Purpose, generator
 
 from offbeat.population.partition.normal_sizes import normal_sizes
 from offbeat.population.partition.shards import check_clients
-from offbeat.randomness import Purpose, generator
 
 
 def quantity_skew(labels: NDArray[np.int64], clients: int, sigma: float, seed: int) -> list[NDArray[np.int64]]:

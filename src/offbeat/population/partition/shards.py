@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
 
 
 def check_clients(examples: int, clients: int) -> None:

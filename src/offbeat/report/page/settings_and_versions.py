@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tomli_w
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.runs.directory import Run
 from offbeat.runs.settings import algorithm_of, by_label, differences, flat
 

@@ -7,17 +7,17 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.compression.base import uncompressed_bytes
+from offbeat_core.errors import OffbeatError
+from offbeat_core.sent_update import upload_bytes
 
 from offbeat.algorithms import LocalPlan
 from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
-from offbeat.errors import OffbeatError
 from offbeat.population.availability import Availability
 from offbeat.worlds.availability_check import first_seconds, looked_at, warnings_of
 from offbeat.worlds.population import build_population
 from offbeat.worlds.workload import build_model
-from offbeat_client.compression.base import uncompressed_bytes
-from offbeat_client.sending import upload_bytes
 
 TIMES = 500  # at which presence is computed
 _DAY = 86_400.0

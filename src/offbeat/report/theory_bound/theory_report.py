@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from offbeat_core.errors import OffbeatError
+
 from offbeat.config.experiment_file import Experiment
-from offbeat.errors import OffbeatError
 from offbeat.report.theory_bound.constants import Constant, Known
 from offbeat.report.theory_bound.theorems import THEOREMS, Setting
 from offbeat.theory import Assumption, Bound

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import sqlalchemy as sa
+from offbeat_core.tokens import looks_like, new_token, token_hash
 
 from offbeat.service.accounts.account import PREFIXES, Account, Kind
 from offbeat.service.accounts.declared_examples import DeclaredExamples
@@ -13,7 +14,6 @@ from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.database import client_times, clients, revoked_tokens
 from offbeat.service.store.log_writer import LogWriter
-from offbeat_client.tokens import looks_like, new_token, token_hash
 
 _REMEDIES: dict[Kind, str] = {
     "enrolment": "ask for a new enrolment token",

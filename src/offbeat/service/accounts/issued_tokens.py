@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import sqlalchemy as sa
+from offbeat_core.tokens import new_token, token_hash
 
 from offbeat.service.accounts.account import PREFIXES, Account, Kind
 from offbeat.service.audit.audit_log import AuditLog
@@ -10,7 +11,6 @@ from offbeat.service.messages import ListedToken
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.database import other_tokens
 from offbeat.service.store.log_writer import LogWriter
-from offbeat_client.tokens import new_token, token_hash
 
 IN_FOLDER = "in the server's folder"
 """The name of the tokens in the files of the server's folder."""

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
+from offbeat_core.serving.console_log import event
 
 from offbeat.service.audit.chain import Head, entry_text
 from offbeat.service.store.database import audit
 from offbeat.service.store.log_writer import LogWriter
-from offbeat_client.serving.console_log import event
 
 COUNT_SECONDS = 600.0
 """Events that anybody can cause are counted for so long, and then make one entry."""

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Self
 
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
+
 from offbeat.service.audit.chain import Head
 from offbeat.service.store.read_only import open_read_only
 

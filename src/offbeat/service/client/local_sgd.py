@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from offbeat_client.visit import Evaluate, Fitted, Visit
+from offbeat_core.errors import OffbeatError, did_you_mean
 from torch import Tensor, nn
 
 from offbeat.data.user_examples import as_array, read_examples
-from offbeat.errors import OffbeatError, did_you_mean
 from offbeat.inputs import find_inputs, name_inputs
 from offbeat.training.accelerator import Accelerator, choose_device
 from offbeat.training.default_metrics import default_metrics
@@ -21,7 +22,6 @@ from offbeat.training.objectives import LOSSES, METRICS, Loss, Metrics, Objectiv
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job, Result
 from offbeat.training.workload import Examples, Workload, as_tensor
-from offbeat_client.visit import Evaluate, Fitted, Visit
 
 _log = logging.getLogger(__name__)
 

@@ -8,15 +8,15 @@ from itertools import groupby
 from pathlib import Path
 
 import sqlalchemy as sa
+from offbeat_core.files import write_durably
+from offbeat_core.serving.console_log import event
 
 from offbeat.client_metrics import ClientResult
-from offbeat.randomness import choose_clients
 from offbeat.service.client_evaluation.evaluation_round import EvaluationRound, RoundSummary
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.database import client_evaluations
 from offbeat.service.store.log_writer import LogWriter
-from offbeat_client.files import write_durably
-from offbeat_client.serving.console_log import event
+from offbeat.uniform_numbers import choose_clients
 
 FILE = "client_evaluations.jsonl"
 

@@ -4,8 +4,9 @@ import json
 from collections import Counter
 from collections.abc import Collection, Container, Iterable
 
+from offbeat_core.messages import MOST_METRICS, Answer
+
 from offbeat.client_metrics import STATISTICS, ClientResult, column, statistics
-from offbeat_client.messages import MOST_METRICS, Answer
 
 
 class MetricStatistics(Answer):

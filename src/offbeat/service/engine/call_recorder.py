@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from offbeat_core.serving.console_log import event
+
 from offbeat.coordinator.calls import Call
 from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.store.call_records import record_of, vector_of
@@ -12,7 +14,6 @@ from offbeat.service.store.segments import Segment, Segments
 from offbeat.service.tally.client_tally import ClientTally
 from offbeat.service.updates.update_body import StoredUpdate
 from offbeat.service.updates.update_files import UpdateFiles
-from offbeat_client.serving.console_log import event
 
 # After a restart no client is available before it checks in, and the record of an assignment names the clients.
 _NOT_LOGGED = frozenset({"present", "absent"})

@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
+from offbeat_core.messages import ShareMessage
+
 from offbeat.coordinator.calls import Assignment, Receipt, Unknown
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluations
 from offbeat.service.engine.call_recorder import CallRecorder
@@ -29,7 +31,6 @@ from offbeat.service.tally.client_tally import ClientTally
 from offbeat.service.updates.update_body import Body
 from offbeat.service.updates.update_header import Header
 from offbeat.service.updates.upload_history import UploadHistory
-from offbeat_client.messages import ShareMessage
 
 
 class Engine:

@@ -9,10 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from offbeat_core.files import write_durably
+from offbeat_core.serving.console_log import event
+
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.model_files import ModelFiles
-from offbeat_client.files import write_durably
-from offbeat_client.serving.console_log import event
 
 _SUFFIX = ".evaluated"
 _RETRY_SECONDS = 1.0  # on a full disk

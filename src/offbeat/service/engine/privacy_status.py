@@ -4,12 +4,13 @@ import math
 from dataclasses import dataclass
 from statistics import median_low
 
+from offbeat_core.messages import Answer
+from offbeat_private.accounting import epsilon
+from offbeat_private.terms import Terms
+
 from offbeat.coordinator import Coordinator
 from offbeat.service.masked.helper_protocol import MaskHelper
 from offbeat.service.masked.shares import Shares
-from offbeat_client.differential_privacy.accounting import epsilon
-from offbeat_client.messages import Answer
-from offbeat_client.privacy.terms import Terms
 
 
 @dataclass(frozen=True)

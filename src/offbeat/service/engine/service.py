@@ -4,10 +4,13 @@ import logging
 import math
 from collections.abc import AsyncIterator
 
+from offbeat_core import messages
+from offbeat_core.errors import OffbeatError
+from offbeat_core.serving.console_log import event
+
 from offbeat.client_metrics import ClientResult
 from offbeat.compression import uncompressed_bytes
 from offbeat.coordinator.calls import Assignment, Receipt
-from offbeat.errors import OffbeatError
 from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.accounts.declared_examples import within_share
 from offbeat.service.accounts.request_rate import RequestRate
@@ -22,8 +25,6 @@ from offbeat.service.refusal import Refusal
 from offbeat.service.settings import ServerSettings
 from offbeat.service.tally.listed_client import listed_client
 from offbeat.service.updates.uploads import Uploads
-from offbeat_client import messages
-from offbeat_client.serving.console_log import event
 
 RETRY_SECONDS = 5.0
 """When a client without work is to check in again."""

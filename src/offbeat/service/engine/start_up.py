@@ -7,10 +7,12 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, closing
 
 import sqlalchemy as sa
+from offbeat_core.errors import OffbeatError
+from offbeat_private.masks.envelope import parse
+from offbeat_private.terms import Terms
 
 from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop
-from offbeat.errors import OffbeatError
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluations, ClientEvaluationSettings
 from offbeat.service.engine.checkpoint import CheckpointWriter, LoadedCheckpoint, load_checkpoint
 from offbeat.service.engine.engine import Engine
@@ -30,8 +32,6 @@ from offbeat.service.tally.stored_tally import read_tally
 from offbeat.service.updates.update_body import StoredUpdate, check_body
 from offbeat.service.updates.uploads import clean_up
 from offbeat.service.updates.usual_norms import norm_unit
-from offbeat_client.privacy.envelope import parse
-from offbeat_client.privacy.terms import Terms
 
 
 async def open_engine(

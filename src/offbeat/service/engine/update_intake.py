@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from offbeat_core.local_plan import normaliser
+
 from offbeat.coordinator.calls import Assignment, Receipt, Unknown
 from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.masked.shares import Shares
@@ -13,7 +15,6 @@ from offbeat.service.store.segments import Segments
 from offbeat.service.updates.digests import Digests
 from offbeat.service.updates.update_body import Body, BufferedUpdate, StoredUpdate
 from offbeat.service.updates.update_header import Header, ShareHeader, UpdateHeader, private_report
-from offbeat_client.local_plan import normaliser
 
 T = TypeVar("T")
 

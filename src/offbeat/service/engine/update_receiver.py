@@ -5,6 +5,8 @@ import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from offbeat_core.files import sync_file, sync_folder
+
 from offbeat.algorithms.components import LocalPlan
 from offbeat.coordinator.calls import Assignment, Receipt, Unknown
 from offbeat.service.accounts.accounts import Accounts
@@ -14,7 +16,6 @@ from offbeat.service.updates.update_body import Body, BufferedUpdate, StoredUpda
 from offbeat.service.updates.update_header import Header, ShareHeader, UpdateHeader
 from offbeat.service.updates.uploads import SMALL, CompleteBody, Uploads
 from offbeat.service.updates.usual_norms import LARGEST_WEIGHTED_NORM, norm_unit
-from offbeat_client.files import sync_file, sync_folder
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,9 @@ import time
 from functools import partial
 
 from fastapi import FastAPI
+from offbeat_core.messages import PROTOCOL
+from offbeat_core.serving.connections import Connections, CountedRequests
+from offbeat_core.serving.unread_body import UnreadBody
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from offbeat.service.engine.metrics import Metrics
@@ -17,9 +20,6 @@ from offbeat.service.http.live_routes import add_live_routes
 from offbeat.service.http.request_parts import PROBLEMS, authenticate
 from offbeat.service.http.token_limit import TokenLimit
 from offbeat.service.live.viewers import Viewers
-from offbeat_client.messages import PROTOCOL
-from offbeat_client.serving.connections import Connections, CountedRequests
-from offbeat_client.serving.unread_body import UnreadBody
 
 
 def make_app(service: Service, connections: Connections, viewers: Viewers) -> FastAPI:

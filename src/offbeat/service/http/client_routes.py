@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, RedirectResponse, Response
+from offbeat_core import messages
 from starlette.requests import ClientDisconnect
 
 from offbeat.service.engine.service import Service
@@ -15,7 +16,6 @@ from offbeat.service.http.protocol_support import missing_support, missing_terms
 from offbeat.service.http.request_parts import Client, Length, Number, Offset, Text, bearer_token, required_length
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.update_header import parse_header
-from offbeat_client import messages
 
 T = TypeVar("T")
 

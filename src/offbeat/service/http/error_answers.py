@@ -6,12 +6,12 @@ from functools import partial
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from offbeat_core.serving.console_log import event
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from offbeat.service.engine.service import Service
 from offbeat.service.refusal import Refusal
-from offbeat_client.serving.console_log import event
 
 _KINDS = {404: "not-found", 405: "method-not-allowed"}
 

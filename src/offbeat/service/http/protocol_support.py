@@ -1,7 +1,8 @@
 """The protocol's version, and the abilities that a run needs of its clients."""
 
+from offbeat_core.messages import PROTOCOL
+
 from offbeat.algorithms.components import Algorithm, LocalPlan
-from offbeat_client.messages import PROTOCOL
 
 _REMEDIES = {
     "corrects_gradients": (

@@ -3,14 +3,14 @@
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Path, Request
+from offbeat_core.messages import Problem
+from offbeat_core.serving.connections import Connections, peer_of
 from starlette.types import Scope
 
 from offbeat.service.accounts.issued_tokens import token_id
 from offbeat.service.audit.audit_log import acting
 from offbeat.service.engine.service import Service
 from offbeat.service.refusal import Refusal
-from offbeat_client.messages import Problem
-from offbeat_client.serving.connections import Connections, peer_of
 
 LARGEST_NUMBER = 2**63 - 1
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
+from offbeat_core.serving.connections import counted
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from offbeat.service.http.request_parts import bearer_token
 from offbeat.service.refusal import Refusal
-from offbeat_client.serving.connections import counted
 
 
 class TokenLimit:

@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
+from offbeat_core.serving.console_log import event
+
 from offbeat.service.live.run_history import RunHistory
 from offbeat.service.refusal import Refusal
-from offbeat_client.serving.console_log import event
 
 MOST_VIEWERS = 50
 _SECONDS = 0.5  # between two events

@@ -9,15 +9,15 @@ from typing import Annotated, NamedTuple, Self
 import httpx
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.http.proxy import client_through, proxy_of, unreachable
+from offbeat_core.http.refusal import UnreachableError, is_foreign, one_line, other_program
+from offbeat_core.http.tls import tls_problem, trust
+from offbeat_private.helper.chain import HEAD_HEADER, SIGNATURE_HEADER
+from offbeat_private.masks.head import Head
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from offbeat.errors import OffbeatError
 from offbeat.service.masked.helper_protocol import HelperRefusedError
-from offbeat_client.helper.chain import HEAD_HEADER, SIGNATURE_HEADER
-from offbeat_client.http.proxy import client_through, proxy_of, unreachable
-from offbeat_client.http.refusal import UnreachableError, is_foreign, one_line, other_program
-from offbeat_client.http.tls import tls_problem, trust
-from offbeat_client.privacy.head import Head
 
 _CA = "service.helper_ca"
 _CONNECT_SECONDS = 10.0
@@ -36,7 +36,7 @@ class Facts(NamedTuple):
     run: bytes  # 16
     terms: bytes  # digest, 32
     epoch: int
-    epoch_key: bytes  # signed, 100: offbeat_client.privacy.epoch_key
+    epoch_key: bytes  # signed, 100: offbeat_private.masks.epoch_key
     head: Head  # its number is the number of batches opened
     signature: bytes  # of the head, 64
 

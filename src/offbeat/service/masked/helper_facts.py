@@ -1,11 +1,12 @@
 """The helper's latest facts, in the form in which clients get them."""
 
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
+from offbeat_core.messages import EpochMessage, HeadMessage
+from offbeat_private.masks.epoch_key import verify_epoch_key
+from offbeat_private.terms import Terms
+
 from offbeat.service.masked.helper_protocol import HelperFacts
 from offbeat.service.refusal import Refusal
-from offbeat_client.messages import EpochMessage, HeadMessage
-from offbeat_client.privacy.epoch_key import verify_epoch_key
-from offbeat_client.privacy.terms import Terms
 
 
 class LatestFacts:

@@ -5,9 +5,8 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-
-from offbeat.errors import OffbeatError
-from offbeat_client.privacy.head import Head
+from offbeat_core.errors import OffbeatError
+from offbeat_private.masks.head import Head
 
 
 class HelperRefusedError(OffbeatError):

@@ -3,6 +3,12 @@
 import asyncio
 from contextlib import suppress
 
+from offbeat_core.messages import PrivacyMessage, ShareMessage
+from offbeat_core.model_file import model_digest
+from offbeat_private.masks.envelope import parse
+from offbeat_private.masks.share import commitment
+from offbeat_private.terms import Terms
+
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Assignment
 from offbeat.coordinator.upload_scale import upload_scale
@@ -11,11 +17,6 @@ from offbeat.service.masked.helper_facts import LatestFacts
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.updates.update_header import ShareHeader
-from offbeat_client.client_folder.model_file import model_digest
-from offbeat_client.messages import PrivacyMessage, ShareMessage
-from offbeat_client.privacy.envelope import parse
-from offbeat_client.privacy.share import commitment
-from offbeat_client.privacy.terms import Terms
 
 
 class Shares:

@@ -12,17 +12,17 @@ from typing import TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
+from offbeat_core.files import durable_file
+from offbeat_core.serving.console_log import event
 
 from offbeat.algorithms.components import ClosedBuffer
 from offbeat.algorithms.components.buffers.secret_sum import SecretSum
-from offbeat.errors import OffbeatError
 from offbeat.service.engine.engine import Engine
 from offbeat.service.masked.helper_protocol import HelperAnswer, HelperRefusedError, MaskHelper
 from offbeat.service.masked.shares import Shares
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.update_body import StoredUpdate
-from offbeat_client.files import durable_file
-from offbeat_client.serving.console_log import event
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)

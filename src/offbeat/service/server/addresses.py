@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
 
-from offbeat.errors import OffbeatError
-from offbeat_client.files import write_durably
+from offbeat_core.errors import OffbeatError
+from offbeat_core.files import write_durably
 
 _CERTIFICATE = "certificate.pem"  # in the folder
 _EVERY_ADDRESS = "0.0.0.0"

@@ -13,13 +13,13 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+from offbeat_core.errors import OffbeatError
+from offbeat_core.http.tls import CLOCKS, is_outside_its_dates
 
-from offbeat.errors import OffbeatError
 from offbeat.service.server import stopped_server
 from offbeat.service.server.addresses import trust
 from offbeat.service.store.numbered_files import numbers_of
 from offbeat.service.store.read_only import open_read_only
-from offbeat_client.http.tls import CLOCKS, is_outside_its_dates
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from offbeat_core.errors import OffbeatError
+from offbeat_core.files import write_durably
+from offbeat_core.serving.connections import Connections
+from offbeat_core.serving.http_server import HttpServer, listen, max_connections, raise_file_limit
 from sqlalchemy import exc
 
 from offbeat.coordinator import Coordinator
-from offbeat.errors import OffbeatError
 from offbeat.service.accounts.account import Kind
 from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.accounts.issued_tokens import IN_FOLDER
@@ -42,9 +45,6 @@ from offbeat.service.settings import ServerSettings
 from offbeat.service.store.model_files import Layout
 from offbeat.service.store.store import Store
 from offbeat.service.updates.uploads import Uploads
-from offbeat_client.files import write_durably
-from offbeat_client.serving.connections import Connections
-from offbeat_client.serving.http_server import HttpServer, listen, max_connections, raise_file_limit
 
 _GRACE_SECONDS = 10.0  # for requests under way when the server stops
 _MIN_MODELS = 16  # a checkpoint is due by size after updates of at least so many models

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.service.store.extension import stop_versions
 from offbeat.service.store.numbered_files import numbers_of
 from offbeat.service.store.read_only import open_read_only

@@ -5,8 +5,9 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
+from offbeat_core.errors import OffbeatError
+
 from offbeat.checkpoint_values import read_values
-from offbeat.errors import OffbeatError
 from offbeat.service.store.numbered_files import numbers_of
 
 _MAX_ATTEMPTS = 20

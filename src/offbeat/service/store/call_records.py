@@ -6,12 +6,12 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from offbeat_core.errors import OffbeatError
 from torch import Tensor
 
 from offbeat.algorithms.components import Compression
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Call
-from offbeat.errors import OffbeatError
 from offbeat.service.store.database import LogRecord
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.updates.update_body import StoredUpdate

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import sqlalchemy as sa
+from offbeat_core.errors import OffbeatError
 from sqlalchemy import event, exc
-
-from offbeat.errors import OffbeatError
 
 SCHEMA = 4
 """Raise it when the store or a checkpoint changes its form: a folder of another form is refused."""

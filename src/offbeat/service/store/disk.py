@@ -8,8 +8,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from offbeat_core.serving.console_log import event
+
 from offbeat.service.refusal import Refusal, is_descriptor_shortage, no_space
-from offbeat_client.serving.console_log import event
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from offbeat_core.errors import OffbeatError
 from sqlalchemy import exc
 
-from offbeat.errors import OffbeatError
 from offbeat.service.refusal import no_space
 from offbeat.service.store.database import LogRecord, log
 from offbeat.service.store.disk import Disk, is_full, is_temporary

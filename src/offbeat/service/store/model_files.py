@@ -9,12 +9,12 @@ from typing import TypeVar
 
 import numpy as np
 import torch
+from offbeat_core.files import sha256
+from offbeat_core.model_file import DOWN
 from torch import Tensor
 
 from offbeat.service.store.numbered_files import numbers_of
 from offbeat.tensor_file import write_tensors
-from offbeat_client.client_folder.model_file import DOWN
-from offbeat_client.files import sha256
 
 T = TypeVar("T")
 

@@ -5,8 +5,8 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from offbeat.errors import OffbeatError
-from offbeat_client.files import sync_folder, write_durably
+from offbeat_core.errors import OffbeatError
+from offbeat_core.files import sync_folder, write_durably
 
 NOISE_SECRET = "noise-secret"
 """The file in the server's folder."""

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Collection
 from pathlib import Path
 
-from offbeat_client.files import sync_file, sync_folder
+from offbeat_core.files import sync_file, sync_folder
 
 _FULL = 2**26  # bytes; a larger segment is not appended to
 

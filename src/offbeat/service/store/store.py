@@ -27,9 +27,9 @@ from typing import Any
 
 import sqlalchemy as sa
 from filelock import FileLock, Timeout
+from offbeat_core.errors import OffbeatError
 from sqlalchemy import exc
 
-from offbeat.errors import OffbeatError
 from offbeat.service.store.database import LogRecord, log, meta, open_database
 from offbeat.service.store.extension import is_extended, stop_versions, without_versions
 from offbeat.service.store.store_keys import EXTENDED_FROM

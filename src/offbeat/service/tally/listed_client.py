@@ -1,7 +1,8 @@
 """A client as lists show it."""
 
+from offbeat_core.messages import Answer
+
 from offbeat.service.tally.client_tally import Counts
-from offbeat_client.messages import Answer
 
 
 class ListedClient(Answer):

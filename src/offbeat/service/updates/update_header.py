@@ -7,14 +7,14 @@ import base64
 from typing import Annotated, Any
 
 import torch
+from offbeat_core.local_plan import LocalPlan, normaliser
+from offbeat_core.number_checks import LARGEST_COUNT
+from offbeat_private.masks.envelope import RECORD_BYTES
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from offbeat.algorithms.components.update import Report
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.strict_json import read_object, shortened
-from offbeat_client.local_plan import LocalPlan, normaliser
-from offbeat_client.number_checks import LARGEST_COUNT
-from offbeat_client.privacy.envelope import RECORD_BYTES
 
 _MAX_CHARACTERS = 4096  # characters
 _LARGEST_NUMBER = 2**63 - 1  # in the database

@@ -7,9 +7,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from offbeat_core.serving.connections import counted
+
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.growing_file import GrowingFile
-from offbeat_client.serving.connections import counted
 
 T = TypeVar("T")
 

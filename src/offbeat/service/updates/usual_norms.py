@@ -4,8 +4,9 @@ import math
 import statistics
 from collections.abc import Iterable
 
+from offbeat_core.local_plan import normaliser
+
 from offbeat.algorithms.components import LocalPlan, Payload
-from offbeat_client.local_plan import normaliser
 
 _FACTOR = 100.0
 _MIN_CLIENTS = 5

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
+from offbeat_core.errors import OffbeatError
 from torch import nn
 
 from offbeat.algorithms.components import LocalPlan
-from offbeat.errors import OffbeatError
 from offbeat.training.trainers.batched.batching_check import batching_problem
 from offbeat.training.trainers.batched.dense import is_dense
 from offbeat.training.trainers.batched.vmap import VmapTrainer

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from offbeat_core.user_code_errors import error_line
 from torch import Tensor
 
 from offbeat.inputs import Inputs, map_inputs
@@ -13,7 +14,6 @@ from offbeat.training.trainers.hooks import has_hooks
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job
 from offbeat.training.workload import Workload
-from offbeat_client.user_code_errors import error_line
 
 _log = logging.getLogger(__name__)
 

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from offbeat_core.randomness import Purpose, integer
+from offbeat_core.user_code_errors import user_code
 from torch import Tensor
 
 from offbeat.algorithms.components import LocalPlan
 from offbeat.inputs import Inputs
-from offbeat.randomness import Purpose, example_order, integer
 from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.deterministic_pooling import deterministic_pooling
 from offbeat.training.max_pooling import fast_max_pooling
@@ -16,7 +17,7 @@ from offbeat.training.mean_loss import mean_of_steps
 from offbeat.training.trainers.adamw import AdamW
 from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector, results_of
 from offbeat.training.workload import Workload
-from offbeat_client.user_code_errors import user_code
+from offbeat.uniform_numbers import example_order
 
 
 class LoopTrainer(Trainer):

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Sequence
 
 import torch
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.training.trainers.trainer import Job, Result, Trainer
 
 _log = logging.getLogger(__name__)

@@ -5,10 +5,10 @@ import time
 from collections.abc import Iterator
 
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import nn
 
 from offbeat.algorithms.components import LocalPlan
-from offbeat.errors import OffbeatError
 from offbeat.training.trainers.choice import make_trainer
 from offbeat.training.trainers.names import TrainerName
 from offbeat.training.trainers.trainer import Job, Trainer

@@ -5,6 +5,7 @@ from struct import pack
 import numpy as np
 import pytest
 import torch
+from offbeat_private.noise.noise_rows import NoiseSource
 
 from offbeat.algorithms import FADAS, FedAvg, FedBuff, FedNova
 from offbeat.algorithms.components import LocalPlan
@@ -12,7 +13,6 @@ from offbeat.algorithms.components.buffers.noisy_sum import noisy
 from offbeat.algorithms.components.staleness import constant, polynomial
 from offbeat.algorithms.components.update import Update
 from offbeat.whole_numbers import Grid, WholeNumbers
-from offbeat_client.differential_privacy.noise_rows import NoiseSource
 
 PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)
 

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import nn
 
 from offbeat.algorithms import LocalPlan
-from offbeat.errors import OffbeatError
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.batched.batching_check import batching_problem

@@ -7,12 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from offbeat_core.errors import OffbeatError
 from torch import nn
 from torch.nn import functional
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
-from offbeat.errors import OffbeatError
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.batched import vmap

@@ -7,10 +7,10 @@ from types import ModuleType
 import cloudpickle
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from offbeat.errors import OffbeatError
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.distributed.packed_code import pack_code, unpack_code

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms.components import Compression
-from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.distributed import processes, queued_trainer
 from offbeat.training.trainers.distributed.packed_code import unpack_code

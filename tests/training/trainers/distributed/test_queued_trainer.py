@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
-from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.distributed import queued_trainer
 from offbeat.training.trainers.distributed.queued_trainer import QueuedTrainer

@@ -5,10 +5,10 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
-from offbeat.errors import OffbeatError
 from offbeat.training.accelerator import Accelerator
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.distributed.ray_actor import RayJob, TrainingActor, pack_workload, versions

@@ -4,8 +4,8 @@ import importlib.util
 import socket
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
-from offbeat.errors import OffbeatError
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.distributed.ray_cluster import RayCluster, check_ray, connect
 from offbeat.training.trainers.distributed.ray_trainer import RayTrainer

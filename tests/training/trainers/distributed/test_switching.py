@@ -1,8 +1,8 @@
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms import LocalPlan
-from offbeat.errors import OffbeatError
 from offbeat.training.trainers.distributed import switching
 from offbeat.training.trainers.distributed.switching import SwitchingTrainer
 from offbeat.training.trainers.trainer import Job, Result, Trainer

@@ -5,13 +5,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from offbeat_core.local_plan import Payload
 from torch import Tensor
 
 from offbeat.algorithms.components.buffers.running_sum import RunningSum
 from offbeat.algorithms.components.component import Component, RunFacts
 from offbeat.algorithms.components.state import prefixed, under
 from offbeat.algorithms.components.update import Update, resolve
-from offbeat_client.local_plan import Payload
 
 
 class NotFiniteError(ValueError):

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from numbers import Integral
 from typing import Any
 
-from offbeat_client.number_checks import check_count, is_number, plain_number
+from offbeat_core.number_checks import check_count, is_number, plain_number
 
 Rule = Callable[[int, int, int], int]
 """Maps (client, round, N) to the first round after ``round`` in which the client talks; a pure function."""

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.user_code_errors import error_line
 from torch import Tensor, nn
 
 from offbeat.algorithms.components import LocalPlan
-from offbeat.errors import OffbeatError
 from offbeat.training.trainers.hooks import gradient_hook
 from offbeat.training.trainers.trainer import Job, Trainer
-from offbeat_client.user_code_errors import error_line
 
 _LR = 1e-3
 _LARGE_LR = 0.1

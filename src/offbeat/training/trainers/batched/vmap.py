@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.local_plan import Optimizer
+from offbeat_core.randomness import Purpose, integer
+from offbeat_core.user_code_errors import user_code
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap  # pyright: ignore[reportPrivateImportUsage]
 
-from offbeat.errors import OffbeatError
 from offbeat.inputs import Inputs, divide_inputs, map_inputs
-from offbeat.randomness import Purpose, integer
 from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.deterministic_pooling import deterministic_pooling
 from offbeat.training.mean_loss import mean_loss
@@ -23,8 +25,6 @@ from offbeat.training.trainers.batched.dropout import Draw, Dropout
 from offbeat.training.trainers.batched.unfolded_convolution import UnfoldedConvolutions
 from offbeat.training.trainers.trainer import Job, Result, Trainer, read_numbers, result_vector
 from offbeat.training.workload import Workload
-from offbeat_client.local_plan import Optimizer
-from offbeat_client.user_code_errors import user_code
 
 _FETCHED = 256  # examples fetched together, if a step has no more: they stay in the cache until they are used
 _UNKNOWN = -1  # in place of what a mean divides by

@@ -11,11 +11,11 @@ from typing import Any
 
 import cloudpickle
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.user_code_errors import error_line
 from torch import Tensor, nn
 
-from offbeat.errors import OffbeatError
 from offbeat.training.trainers.hooks import parameter_with_hook
-from offbeat_client.user_code_errors import error_line
 
 _STANDARD_LIBRARY = [Path(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib")]
 _INSTALLED = {"site-packages", "dist-packages"}  # names of folders anywhere

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.user_code_errors import error_line
 
-from offbeat.errors import OffbeatError
 from offbeat.inputs import name_inputs
 from offbeat.training.trainers.distributed.packed_code import pack_code
 from offbeat.training.trainers.distributed.queued_trainer import QueuedTrainer, Task
@@ -20,7 +21,6 @@ from offbeat.training.trainers.distributed.worker import JobMessage, Worker, Wor
 from offbeat.training.trainers.loop import LoopTrainer
 from offbeat.training.trainers.trainer import Job, Result, Trainer
 from offbeat.training.workload import Workload
-from offbeat_client.user_code_errors import error_line
 
 _JOBS_PER_WORKER = 2  # one in training, and one so that the worker does not wait for the next; of batches one
 _SMALLEST_SHARE = 3 / 8  # of the largest batch: smaller ones cost more per job than a worker's wait for them

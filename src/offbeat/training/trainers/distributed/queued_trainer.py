@@ -5,7 +5,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
+
 from offbeat.training.trainers.trainer import Job, Result, Trainer
 from offbeat.training.workload import Workload
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from offbeat_core.errors import OffbeatError
 from torch import Tensor
 
-from offbeat.errors import OffbeatError
 from offbeat.inputs import Inputs, map_inputs
 from offbeat.training.accelerator import Accelerator
 from offbeat.training.allocator import keep_freed_memory

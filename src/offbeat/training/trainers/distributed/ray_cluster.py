@@ -12,8 +12,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from offbeat.errors import OffbeatError
-from offbeat_client.user_code_errors import error_line
+from offbeat_core.errors import OffbeatError
+from offbeat_core.user_code_errors import error_line
 
 _CONNECT_SECONDS = 5.0
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.user_code_errors import error_line
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from offbeat.errors import OffbeatError
 from offbeat.training.trainers.distributed.queued_trainer import QueuedTrainer, Task
 from offbeat.training.trainers.distributed.ray_actor import RayJob, TrainingActor, pack_workload, versions
 from offbeat.training.trainers.distributed.ray_cluster import (
@@ -21,7 +22,6 @@ from offbeat.training.trainers.distributed.ray_cluster import (
 )
 from offbeat.training.trainers.trainer import Result
 from offbeat.training.workload import Workload
-from offbeat_client.user_code_errors import error_line
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,8 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from offbeat.errors import OffbeatError
+from offbeat_core.errors import OffbeatError
+
 from offbeat.training.trainers.distributed.idle_cores import IdleCores
 from offbeat.training.trainers.trainer import Job, Result, Trainer
 

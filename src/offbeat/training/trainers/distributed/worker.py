@@ -16,9 +16,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms.components import LocalPlan, Payload
-from offbeat.errors import OffbeatError
 from offbeat.inputs import find_inputs
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.allocator import keep_freed_memory

@@ -1,0 +1,43 @@
+"""Lines that tell people how a client gets on."""
+
+import logging
+
+from offbeat_core.messages import CheckedIn
+
+from offbeat_client.http.upload import Delivery
+
+_log = logging.getLogger(__name__)
+
+
+class Progress:
+    """Logs a line for each receipt, and one when there is no work."""
+
+    def __init__(self) -> None:
+        self._answered = self._counted = 0
+        self._is_idle = False
+
+    def note_receipt(self, visit: int, delivery: Delivery) -> None:
+        """Log what became of an update, and what comes next."""
+        self._is_idle = False
+        self._answered += 1
+        self._counted += delivery.counted
+        outcome = "counted" if delivery.counted else "unused"
+        staleness = "" if delivery.staleness is None else f", staleness {delivery.staleness}"
+        total = f"{self._counted} of {self._answered} updates counted"
+        _log.info("visit %d: %s%s; %s; next: %s", visit, outcome, staleness, total, _next(delivery.following))
+
+    def note_idle(self) -> None:
+        """Log that there is no work, once until the next receipt."""
+        if not self._is_idle:
+            _log.info("no work now; the client keeps asking")
+        self._is_idle = True
+
+
+def _next(following: CheckedIn | None) -> str:
+    if following is None:
+        return "check in"
+    if following.finished:
+        return "nothing, the run is over"
+    if following.evaluation is not None:
+        return f"evaluate version {following.evaluation.version}"
+    return "wait for work" if following.visit is None else f"visit {following.visit.number}"

@@ -1,0 +1,1 @@
+"""HTTP requests: proxies, TLS, and refusals."""

@@ -1,0 +1,103 @@
+"""The HTTP server, Granian in this process, and its limit of connections."""
+
+import errno
+import socket
+import sys
+from typing import Any
+
+from fastapi import FastAPI
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
+from granian.net import SocketHolder  # pyright: ignore[reportPrivateImportUsage]
+from granian.server.embed import Server as EmbeddedServer
+
+from offbeat_core.errors import OffbeatError
+from offbeat_core.serving.certificates import Certificates
+
+_BACKLOG = 1024
+_IDLE_MILLISECONDS = 75_000  # after which an idle connection is closed
+_MAX_CONNECTIONS = 4000
+_LARGEST_LIMIT = 2**16  # of open files; a larger one slows down the start of other programs
+_RESERVE = 96  # descriptors for the database, segments, checkpoints and the threads that write to the disk
+_MIN_CONNECTIONS = 16
+_FILES_PER_CONNECTION = 2  # the connection itself, and the update or the model that it transfers
+# Granian's messages go the way of all others.
+_LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {},
+    "handlers": {},
+    "loggers": {"_granian": {"handlers": [], "propagate": True}},
+}
+
+
+class HttpServer(EmbeddedServer):
+    """Granian's server on a socket that listens already.
+
+    Without such a socket Granian would share the port with other processes. Without certificates it is plain HTTP.
+    """
+
+    def __init__(
+        self, app: FastAPI, listener: socket.socket, certificates: Certificates | None, max_connections: int
+    ) -> None:
+        super().__init__(
+            app,
+            interface=Interfaces.ASGINL,
+            http=HTTPModes.http1,  # uploads over HTTP/2 take five times as long
+            websockets=False,
+            backlog=_BACKLOG,
+            backpressure=max_connections,
+            http1_settings=HTTP1Settings(header_read_timeout=_IDLE_MILLISECONDS),
+            log_level=LogLevels.error,
+            log_dictconfig=_LOGGING,
+            ssl_cert=certificates.certificate if certificates else None,
+            ssl_key=certificates.key if certificates else None,
+        )
+        self._listener = listener
+
+    def _init_shared_socket(self) -> None:
+        self._shd = SocketHolder(self._listener.detach(), False, _BACKLOG)  # pyright: ignore[reportCallIssue]
+        self._sfd = self._shd.get_fd()
+
+
+def listen(host: str, port: int, advice: str = "set service.host or service.port") -> socket.socket:
+    """Return a socket that listens at an address.
+
+    ``advice`` ends the message if that fails.
+    """
+    try:
+        listener = socket.create_server((host, port), backlog=_BACKLOG)
+    except OSError as error:
+        problem = "it is in use" if error.errno == errno.EADDRINUSE else error.strerror
+        raise OffbeatError(f"cannot listen at {host}:{port}: {problem}: {advice}") from None
+    # Accepted connections inherit it, so those of clients that have vanished are closed.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return listener
+
+
+def raise_file_limit() -> int:
+    """Return the soft limit of open files, raised as far as the hard one allows."""
+    if sys.platform == "win32":
+        return _LARGEST_LIMIT
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _LARGEST_LIMIT if hard == resource.RLIM_INFINITY else min(hard, _LARGEST_LIMIT)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):  # macOS has another, lower limit
+            return soft
+        return wanted
+    return _LARGEST_LIMIT if soft == resource.RLIM_INFINITY else soft
+
+
+def max_connections(limit: int) -> int:
+    """Return how many connections a server may accept that may open ``limit`` files."""
+    connections = (limit - _RESERVE) // _FILES_PER_CONNECTION
+    if connections < _MIN_CONNECTIONS:
+        raise OffbeatError(
+            f"this process may have {limit} files open, too few for a server: run `ulimit -n 1024` first"
+        )
+    return min(connections, _MAX_CONNECTIONS)

@@ -1,0 +1,1 @@
+"""Private sums: masks, the helper that opens them, noise and its accounting."""

@@ -1,1 +1,0 @@
-"""Command lines: how a program ends, and the helper's commands."""

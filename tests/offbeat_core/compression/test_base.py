@@ -1,0 +1,269 @@
+import math
+import re
+import struct
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from offbeat_core.compression import (
+    COMPRESSORS,
+    Encoded,
+    decode,
+    qsgd,
+    random_k,
+    sign,
+    top_k,
+    uncompressed_bytes,
+    wire_bytes,
+)
+
+ALL = [top_k(0.1), random_k(0.1), random_k(0.1, scaled=False), qsgd(5), sign()]
+HEADER = b"OBC\x01"
+
+
+def floats(*values):
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+def payload_of(compressor, length, payload):
+    return compressor.encode(np.zeros(length, np.float32), 0).to_bytes()[: -compressor.payload_bytes(length)] + payload
+
+
+@pytest.mark.parametrize(
+    ("compressor", "vector", "expected"),
+    [
+        (
+            top_k(0.5),
+            [3.0, -1.0, 0.5, -4.0],
+            HEADER + b"top_k\0\0\0" + b"\x04\0\0\0" + struct.pack("<d", 0.5) + b"\x09" + floats(3.0, -4.0),
+        ),
+        (
+            random_k(1.0, scaled=False),
+            [3.0, -1.0],
+            HEADER + b"random_k" + b"\x02\0\0\0" + struct.pack("<d", 1.0) + b"\x00\x03" + floats(3.0, -1.0),
+        ),
+        (
+            random_k(1.0),
+            [3.0],
+            HEADER + b"random_k" + b"\x01\0\0\0" + struct.pack("<d", 1.0) + b"\x01\x01" + floats(3.0),
+        ),
+        (
+            qsgd(3),
+            [0.0, -5.0, 0.0],
+            HEADER + b"qsgd\0\0\0\0" + b"\x03\0\0\0" + b"\x03" + floats(5.0) + b"\xc3\0",
+        ),
+        (
+            sign(),
+            [1.0, -2.0, 0.0, -0.0, -1.0, 4.0, 0.0, 0.0, -10.0],
+            HEADER + b"sign\0\0\0\0" + b"\x09\0\0\0" + floats(2.0) + b"\x12\x01",
+        ),
+    ],
+)
+def test_bytes_by_hand(compressor, vector, expected):
+    encoded = compressor.encode(np.array(vector, np.float32), seed=0)
+    assert encoded.to_bytes() == expected
+    assert Encoded.from_bytes(expected, len(vector)) == encoded
+
+
+@given(data=st.data(), seed=st.integers(0, 2**64 - 1))
+def test_bytes_round_trip_and_have_the_announced_size(compressors, vectors, data, seed):
+    compressor, vector = data.draw(compressors), data.draw(vectors)
+    encoded = compressor.encode(vector, seed)
+    sent = encoded.to_bytes()
+    received = Encoded.from_bytes(sent, len(vector))
+    assert received == encoded
+    assert received.to_bytes() == sent
+    assert len(sent) == wire_bytes(compressor, len(vector))
+    got = decode(received)
+    assert (got.dtype, got.shape) == (np.float32, vector.shape)
+    assert np.array_equal(got, decode(encoded))
+
+
+@pytest.mark.parametrize(
+    ("compressor", "length", "expected"),
+    [
+        (top_k(0.01), 1_000_000, 24 + 7500 + 3203 + 40_000),
+        (top_k(1.0), 1000, 24 + 125 + 4000),
+        (random_k(0.01), 1_000_000, 25 + 7500 + 3203 + 40_000),
+        (qsgd(4), 1001, 17 + 4 + 501),
+        (sign(), 1001, 16 + 4 + 126),
+    ],
+)
+def test_sizes_by_hand(compressor, length, expected):
+    assert wire_bytes(compressor, length) == expected
+
+
+@pytest.mark.parametrize("length", [0, -1, 2**31])
+def test_lengths_out_of_range_are_refused(length):
+    for ask in (
+        uncompressed_bytes,
+        lambda length: wire_bytes(sign(), length),
+        lambda length: Encoded.from_bytes(b"", length),
+    ):
+        with pytest.raises(ValueError, match=f"the vector's length must be in 1 … 2147483647, got {length}"):
+            ask(length)
+
+
+@pytest.mark.parametrize("compressor", ALL, ids=str)
+@pytest.mark.parametrize(
+    ("vector", "message"),
+    [
+        (np.array([1.0, math.nan], np.float32), "NaN or infinity"),
+        (np.array([1.0, math.inf], np.float32), "NaN or infinity"),
+        (np.array([], np.float32), "length must be in 1"),
+        (np.array(1.0, np.float32), r"shape \(d,\), got float32 of shape \(\)"),
+        (np.ones(2), "got float64"),
+    ],
+)
+def test_other_vectors_are_refused(compressor, vector, message):
+    with pytest.raises(ValueError, match=message):
+        compressor.encode(vector, seed=0)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64])
+def test_seeds_out_of_range_are_refused(seed):
+    with pytest.raises(ValueError, match=f"seed must be in 0 … 2⁶⁴ − 1, got {seed}"):
+        sign().encode(np.ones(2, np.float32), seed)
+
+
+@pytest.mark.parametrize("compressor", ALL, ids=str)
+def test_only_the_seed_decides_and_the_vector_is_left_alone(compressor):
+    vector = np.random.default_rng(0).standard_normal(400, np.float32)[::2]
+    before = vector.copy()
+    numpy_state = np.random.get_state()[1].tolist()  # noqa: NPY002
+    first, second, other = (compressor.encode(vector, seed) for seed in (3, 3, 3 + 2**40))
+    assert first == second
+    assert (first == other) == (compressor.name in ("top_k", "sign"))
+    assert np.array_equal(vector, before)
+    assert np.random.get_state()[1].tolist() == numpy_state  # noqa: NPY002
+
+
+@pytest.mark.parametrize("compressor", ALL, ids=str)
+def test_every_compressor_is_found_by_its_name(compressor):
+    assert COMPRESSORS[compressor.name](**compressor.parameters) == compressor
+
+
+VALID = top_k(0.5).encode(np.array([3.0, -1.0, 0.5, -4.0], np.float32), seed=0).to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("data", "length", "message"),
+    [
+        (VALID[:15], 4, "the data must have at least 16 bytes, got 15"),
+        (VALID[:23], 4, "the header for top_k has 24 bytes, got 23"),
+        (VALID[:-1], 4, "top_k sends 33 bytes for d = 4, got 32"),
+        (VALID + b"\0", 4, "top_k sends 33 bytes for d = 4, got 34"),
+        (b"X" + VALID[1:], 4, "the data must begin with b'OBC', got b'XBC'"),
+        (VALID[:3] + b"\x02" + VALID[4:], 4, "the format's version must be 1, got 2"),
+        (VALID[:4] + b"top_z" + VALID[9:], 4, "the compressor must be one of top_k, random_k, qsgd, sign, got 'top_z'"),
+        (VALID[:4] + b"\n\xff" + VALID[6:], 4, r"sign, got '\n\\xffp_k'"),
+        (VALID[:12] + b"\5\0\0\0" + VALID[16:], 4, "the vector's length must be 4, got 5"),
+        (VALID[:16] + struct.pack("<d", 0) + VALID[24:], 4, "share must be in (0, 1], got 0"),
+        (VALID[:16] + struct.pack("<d", math.nan) + VALID[24:], 4, "share must be in (0, 1], got nan"),
+        (VALID[:16] + struct.pack("<d", 1) + VALID[24:], 4, "top_k sends 41 bytes for d = 4, got 33"),
+        (VALID[:24] + b"\x01" + VALID[25:], 4, "there must be 2 indices, got 1"),
+        (VALID[:24] + b"\x11" + VALID[25:], 4, "the bits after the first 4 must be 0"),
+        (VALID[:-4] + floats(-math.inf), 4, "the values must be finite"),
+        # k = 2, l = 5: two low parts, 10 bits, then the high parts, 3 bits.
+        (payload_of(top_k(1 / 32), 64, b"\x05\x05\x05" + bytes(8)), 64, "the bits after the first 10 must be 0"),
+        (payload_of(top_k(1 / 32), 64, b"\x05\x01\x0d" + bytes(8)), 64, "the bits after the first 3 must be 0"),
+        (payload_of(top_k(1 / 32), 64, b"\x05\x01\x07" + bytes(8)), 64, "there must be 2 indices, got 3"),
+        (payload_of(top_k(1 / 32), 64, b"\xa5\x00\x03" + bytes(8)), 64, "the indices must increase"),
+        (payload_of(top_k(1 / 32), 64, b"\xa6\x00\x03" + bytes(8)), 64, "the indices must increase"),
+        (payload_of(top_k(1 / 64), 63, b"\x1f\x02" + bytes(4)), 63, "the indices must be below 63, got 63"),
+        (payload_of(qsgd(3), 3, floats(5.0) + b"\xfb\0"), 3, "the levels must be in -3 … 3, got 4"),
+        (payload_of(qsgd(3), 3, floats(5.0) + b"\xc3\2"), 3, "the bits after the first 9 must be 0"),
+        (payload_of(qsgd(3), 3, floats(-5.0) + b"\xc3\0"), 3, "the norm must be finite and not negative, got -5"),
+        (payload_of(qsgd(3), 3, floats(math.inf) + b"\xc3\0"), 3, "the norm must be finite and not negative, got inf"),
+        (payload_of(sign(), 3, floats(1.0) + b"\x0f"), 3, "the bits after the first 3 must be 0"),
+        (payload_of(sign(), 3, floats(-1.0) + b"\x07"), 3, "the scale must be finite and not negative, got -1"),
+        (payload_of(qsgd(3), 3, b"")[:16] + b"\x11" + bytes(40), 3, "bits must be a whole"),
+        (payload_of(random_k(0.5), 2, b"")[:-1] + b"\x02" + b"\x01" + bytes(4), 2, "the header for random_k is not"),
+    ],
+)
+def test_malformed_bytes_are_refused(data, length, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Encoded.from_bytes(data, length)
+
+
+def read_or_refuse(data, length):
+    try:
+        encoded = Encoded.from_bytes(data, length)
+    except ValueError as error:
+        message = str(error)
+    else:
+        message = ""
+        assert encoded.to_bytes() == data
+        got = decode(encoded)
+        assert got.shape == (length,)
+        assert np.isfinite(got).all()
+    assert "\n" not in message
+
+
+@given(draw=st.data(), length=st.integers(1, 40))
+def test_random_parameters_and_payloads_are_read_or_refused(draw, length):
+    name = draw.draw(st.sampled_from([*COMPRESSORS, "other"]))
+    parameters = draw.draw(
+        st.one_of(st.binary(max_size=9), st.floats(0, 1).map(lambda share: struct.pack("<d", share)))
+    )
+    size = draw.draw(st.integers(0, 60))
+    payload = draw.draw(st.binary(min_size=size, max_size=size))
+    read_or_refuse(HEADER + name.encode().ljust(8, b"\0") + struct.pack("<I", length) + parameters + payload, length)
+
+
+@given(data=st.data(), seed=st.integers(0, 99))
+def test_random_payloads_of_the_right_size_are_read_or_refused(compressors, data, seed):
+    compressor, length = data.draw(compressors), data.draw(st.integers(1, 60))
+    size = compressor.payload_bytes(length)
+    read_or_refuse(payload_of(compressor, length, data.draw(st.binary(min_size=size, max_size=size))), length)
+
+
+@given(data=st.data(), seed=st.integers(0, 99))
+def test_damaged_bytes_are_read_or_refused(compressors, vectors, data, seed):
+    vector = data.draw(vectors)
+    sent = data.draw(compressors).encode(vector, seed).to_bytes()
+    place = data.draw(st.integers(0, len(sent) - 1))
+    damage = data.draw(st.sampled_from(["flip", "cut", "insert", "remove"]))
+    if damage == "flip":
+        damaged = sent[:place] + bytes([sent[place] ^ data.draw(st.integers(1, 255))]) + sent[place + 1 :]
+    elif damage == "cut":
+        damaged = sent[:place]
+    elif damage == "insert":
+        damaged = sent[:place] + data.draw(st.binary(min_size=1, max_size=9)) + sent[place:]
+    else:
+        damaged = sent[:place] + sent[place + 1 :]
+    read_or_refuse(damaged, len(vector))
+    other = data.draw(st.integers(1, 70))
+    assume(other != len(vector))
+    with pytest.raises(ValueError, match="the vector's length must be"):
+        Encoded.from_bytes(sent, other)
+
+
+def peak_of(work):
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("compressor", [top_k(0.001), top_k(0.2), top_k(1), random_k(0.2), qsgd(16), sign()], ids=str)
+def test_reading_takes_a_few_times_the_vector_in_memory(compressor):
+    length = 200_000
+    sent = compressor.encode(np.ones(length, np.float32), seed=0).to_bytes()
+    assert peak_of(lambda: Encoded.from_bytes(sent, length)) < 8 * uncompressed_bytes(length)
+
+
+def test_a_claimed_size_takes_no_memory():
+    claim = HEADER + b"top_k\0\0\0" + struct.pack("<Id", 2**31 - 1, 1.0) + bytes(100)
+    large = VALID + bytes(10_000_000)
+    for data, length in ((claim, 2**31 - 1), (claim, 4), (large, 4)):
+
+        def read(data=data, length=length):
+            with pytest.raises(ValueError, match=r"the vector's length must be|top_k sends"):
+                Encoded.from_bytes(data, length)
+
+        assert peak_of(read) < 100_000

@@ -1,0 +1,96 @@
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from offbeat_core.files import (
+    append_durably,
+    durable_file,
+    partial_path,
+    remove_durably,
+    replace_durably,
+    write_durably,
+)
+
+
+@pytest.fixture
+def happened(monkeypatch):
+    """Return a list of all syncs, renames and removals from now on, each with its path's name."""
+    calls = []
+    fsync, replace, unlink = os.fsync, Path.replace, Path.unlink
+
+    def sync(descriptor):
+        calls.append(("sync", Path(f"/proc/self/fd/{descriptor}").readlink().name))
+        fsync(descriptor)
+
+    def rename(path, target):
+        calls.append(("rename", path.name))
+        return replace(path, target)
+
+    def remove(path, missing_ok=False):
+        calls.append(("remove", path.name))
+        unlink(path, missing_ok)
+
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, sync)
+    monkeypatch.setattr(Path, "replace", rename)
+    monkeypatch.setattr(Path, "unlink", remove)
+    return calls
+
+
+def test_the_content_is_on_disk_before_its_name_and_both_at_the_end(tmp_path, happened):
+    (tmp_path / "new").write_text("new")
+    (tmp_path / "x").write_text("old")
+    replace_durably(tmp_path / "new", tmp_path / "x")
+    assert happened == [("sync", "new"), ("rename", "new"), ("sync", tmp_path.name)]
+    assert (tmp_path / "x").read_text() == "new"
+
+
+def test_a_written_file_is_complete_and_its_partial_file_gone(tmp_path, happened):
+    write_durably(tmp_path / "x", b"old")
+    partial_path(tmp_path / "x").write_bytes(b"left by a kill, and longer than the content")
+    happened.clear()
+    write_durably(tmp_path / "x", b"new")
+    assert happened == [
+        ("remove", ".x.partial"),
+        ("sync", ".x.partial"),
+        ("rename", ".x.partial"),
+        ("sync", tmp_path.name),
+    ]
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"x": b"new"}
+
+
+@pytest.mark.parametrize("error", [OSError("no space"), KeyboardInterrupt()])
+def test_after_an_error_the_old_content_stays(tmp_path, error):
+    write_durably(tmp_path / "x", b"old")
+
+    def write():
+        with durable_file(tmp_path / "x") as file:
+            file.write(b"half")
+            raise error
+
+    with pytest.raises(type(error)):
+        write()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"x": b"old"}
+
+
+def test_a_secret_has_its_permissions_from_the_beginning(tmp_path):
+    partial_path(tmp_path / "x").touch(0o644)
+    with durable_file(tmp_path / "x", mode=0o600):
+        assert stat.S_IMODE(partial_path(tmp_path / "x").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o600
+
+
+def test_what_is_appended_is_on_disk_and_so_is_the_name_of_a_new_file(tmp_path, happened):
+    for content in (b"one", b"two"):
+        append_durably(tmp_path / "x", content)
+    assert (tmp_path / "x").read_bytes() == b"onetwo"
+    assert happened == [("sync", "x"), ("sync", tmp_path.name), ("sync", "x")]
+
+
+def test_a_removal_is_on_disk_also_of_a_file_that_does_not_exist(tmp_path, happened):
+    (tmp_path / "x").touch()
+    for _ in range(2):
+        remove_durably(tmp_path / "x")
+    assert happened == [("remove", "x"), ("sync", tmp_path.name)] * 2
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,56 @@
+import re
+from contextlib import closing
+
+import pytest
+from offbeat_private.helper.helper import Helper
+from offbeat_private.terms import verify
+
+from tests.offbeat_private.helper.conftest import KEYS, LOCAL, TERMS, records_for
+from tests.offbeat_private.helper.test_roster import CLIENTS
+
+
+@pytest.fixture
+def roster(tmp_path):
+    """A roster's file."""
+    lines = ["[terms]", *(f"{key} = {value}" for key, value in TERMS.items())]
+    lines += ["[local]", *(f"{key} = {value}" for key, value in LOCAL.items()), "[clients]"]
+    path = tmp_path / "roster.toml"
+    path.write_text("\n".join([*lines, *(f'{name} = "{key}"' for name, key in CLIENTS.items())]), encoding="utf-8")
+    return path
+
+
+def test_enrol_prints_the_token_once_and_status_the_cost(offbeat, roster, tmp_path):
+    folder = tmp_path / "helper"
+    code, output, errors = offbeat("helper", "enrol", str(roster), "--folder", str(folder))
+    assert (code, errors) == (0, "")
+    assert f": {len(KEYS)} clients\n" in output
+    assert f"For server and clients: {folder / 'terms.json'}\n" in output
+    fingerprint = verify((folder / "terms.json").read_bytes()).terms.digest[:16].hex()
+    (line,) = [line for line in output.splitlines() if line.startswith("Fingerprint, which each client compares: ")]
+    assert line.rpartition(": ")[2].replace(" ", "") == fingerprint
+    assert output.splitlines()[-1].startswith("For the server, not shown again: obh_")
+    with closing(Helper(folder)) as helper:
+        helper.open(1, records_for(helper, {0: 1, 1: 1, 2: 1}))
+    code, output, _ = offbeat("helper", "status", "--folder", str(folder))
+    assert code == 0
+    assert f"fingerprint: {line.rpartition(': ')[2]}\n" in output
+    assert "batches: 1\n" in output
+    assert "participations by client: largest 1, median 0\n" in output
+    assert re.search(r"^epsilon by client: largest [\d.]+, median 0 \(delta 1e-05\)$", output, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["enrol", "nothing.toml"], "offbeat: no such file: nothing.toml"),
+        (["status", "--folder", "nothing"], "offbeat: nothing is not a helper's folder"),
+        (["serve", "--folder", "nothing"], "offbeat: nothing is not a helper's folder"),
+    ],
+)
+def test_a_mistake_is_one_line(offbeat, arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, _, errors = offbeat("helper", *arguments)
+    assert code == 2
+    assert errors.startswith(message)
+    assert errors.count("\n") == 1
+    assert not list(tmp_path.iterdir())
