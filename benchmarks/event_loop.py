@@ -27,8 +27,7 @@ from offbeat.algorithms import FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator
 from offbeat.garbage_collection import rare_garbage_collection
 from offbeat.population.availability import Always
-from offbeat.population.devices.devices import Devices
-from offbeat.population.devices.links import ConstantLink
+from offbeat.population.devices.client_devices import ConstantLink, Devices
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
 from offbeat.training.flat_model import FlatModel

@@ -31,8 +31,7 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator
 from offbeat.population.availability import Always
-from offbeat.population.devices.devices import Devices
-from offbeat.population.devices.links import ConstantLink
+from offbeat.population.devices.client_devices import ConstantLink, Devices
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
 from offbeat.training.accelerator import Accelerator, choose_device

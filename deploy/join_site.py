@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-
 from offbeat_client import OffbeatError, Visit, run_client
 
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import jax
 import numpy as np
+import offbeat_client
 from jax import Array
 from jax import numpy as jnp
 from softmax import Model, readings
-
-import offbeat_client
 
 
 def loss(model: dict[str, Array], inputs: Array, labels: Array) -> Array:

@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from softmax import Model, readings, train
-
 import offbeat_client
+from softmax import Model, readings, train
 
 
 def main(url: str, token_file: str, folder: str, shard: str, ca: str | None = None) -> None:

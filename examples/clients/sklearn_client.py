@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import offbeat_client
 from sklearn.linear_model import SGDClassifier
 from softmax import Model, readings
-
-import offbeat_client
 
 
 def main(url: str, token_file: str, folder: str, shard: str, ca: str | None = None) -> None:

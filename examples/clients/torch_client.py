@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import offbeat_client
 import torch
 from softmax import Model, readings
 from torch import nn
-
-import offbeat_client
 
 
 def main(url: str, token_file: str, folder: str, shard: str, ca: str | None = None) -> None:

@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from offbeat.data.catalogue import load_dataset
-from offbeat.population.partition.dirichlet import dirichlet
+from offbeat.population.partition.by_label import dirichlet
 
 _POOL = 2  # pixels are averaged over squares of this side
 

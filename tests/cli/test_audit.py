@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-
 from offbeat_client.client_run import run_client
+
 from tests.service.conftest import running
 
 Command = Callable[..., tuple[int, str, str]]

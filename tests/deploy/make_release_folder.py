@@ -19,9 +19,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from safetensors.numpy import load_file
-
 from offbeat_client import Visit, run_client
+from safetensors.numpy import load_file
 
 SERVER = """[service]
 folder = "server"

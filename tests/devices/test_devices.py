@@ -17,8 +17,7 @@ from offbeat.algorithms import FedBuff, FedLaAvg, LocalPlan, Port
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.population.availability import Always
-from offbeat.population.devices.devices import Devices
-from offbeat.population.devices.links import ConstantLink
+from offbeat.population.devices.client_devices import ConstantLink, Devices
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
 from offbeat.training.accelerator import CPU, Accelerator

@@ -5,10 +5,10 @@ import re
 import signal
 from pathlib import Path
 
+from offbeat_client.client_folder.json_file import read_json
 from safetensors.torch import load_file
 from torch import Tensor
 
-from offbeat_client.client_folder.json_file import read_json
 from tests.e2e.client_launcher import TRAINING
 from tests.e2e.server_process import Launcher, until
 

@@ -4,9 +4,8 @@ import time
 from collections.abc import Callable
 from random import Random
 
-from torch import Tensor
-
 from offbeat_client import Fitted, Visit
+from torch import Tensor
 
 STEP = 2**-7
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import tomli_w
 import torch
+from offbeat_client.http.retry import Backoff
 
 from offbeat.config import server_file
 from offbeat.config.import_path import canonical, load_object
@@ -17,7 +18,6 @@ from offbeat.service.client import run_client
 from offbeat.simulation.records import Stop
 from offbeat.worlds.serve import build_coordinator
 from offbeat.worlds.workload import as_tensor, build_dataset, build_model, load_loss
-from offbeat_client.http.retry import Backoff
 from tests.service.conftest import running
 from tests.service.simulated import simulate
 from tests.workloads import workload_of

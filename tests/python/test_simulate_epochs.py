@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 import offbeat
 from offbeat.algorithms import FedAvg, FedBuff, FedNova
-from offbeat.population.partition.from_file import from_file
+from offbeat.population.partition.by_owner import from_file
 from offbeat.uniform_numbers import example_order
 
 SIZES = [7, 23, 3, 12, 1]

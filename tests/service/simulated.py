@@ -11,8 +11,7 @@ from torch import nn
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.coordinator import Coordinator
 from offbeat.population.availability import Always
-from offbeat.population.devices.devices import Devices
-from offbeat.population.devices.links import ConstantLink
+from offbeat.population.devices.client_devices import ConstantLink, Devices
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
 from offbeat.training.flat_model import FlatModel

@@ -12,14 +12,14 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 import torch
+from offbeat_client.client_folder.outbox import Outbox
+from offbeat_client.http.connection import Connection
+from offbeat_client.http.retry import Backoff
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import SCAFFOLD, FedDyn, LocalPlan
 from offbeat.service.client import LocalSGD, run_client
 from offbeat.simulation.records import Stop
-from offbeat_client.client_folder.outbox import Outbox
-from offbeat_client.http.connection import Connection
-from offbeat_client.http.retry import Backoff
 from tests.service.conftest import running
 from tests.service.simulated import INPUTS, LABELS, LAYOUT, initial_model, module, simulate
 

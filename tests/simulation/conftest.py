@@ -11,8 +11,7 @@ from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.population.availability import Always, Intervals
 from offbeat.population.devices.bandwidth_traces import Trace
-from offbeat.population.devices.devices import Devices
-from offbeat.population.devices.links import ConstantLink, TraceLink
+from offbeat.population.devices.client_devices import ConstantLink, Devices, TraceLink
 from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
 from offbeat.training.trainers.trainer import Result, Trainer, result_vector

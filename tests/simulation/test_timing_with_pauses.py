@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from offbeat_core.errors import OffbeatError
 
 from offbeat.population.availability import Alternating, Always
-from offbeat.population.devices.devices import Devices
-from offbeat.population.devices.links import ConstantLink
+from offbeat.population.devices.client_devices import ConstantLink, Devices
 from offbeat.simulation import timing_with_pauses
 from offbeat.simulation.timing_with_pauses import Timing
 from tests.simulation.conftest import times_of

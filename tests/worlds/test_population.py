@@ -13,8 +13,7 @@ from offbeat.data.dataset import Dataset
 from offbeat.population import availability, partition
 from offbeat.population.devices import distributions, published_measurements
 from offbeat.population.devices.bandwidth_traces import load_traces
-from offbeat.population.devices.devices import Devices
-from offbeat.population.devices.links import ConstantLink
+from offbeat.population.devices.client_devices import ConstantLink, Devices
 from offbeat.worlds.population import Population, pool_clients
 from tests.error_line import error_line
 

@@ -6,7 +6,7 @@ from collections.abc import Container
 from typing import Any
 
 from offbeat.coordinator import Coordinator
-from offbeat.population.devices.devices import Devices
+from offbeat.population.devices.client_devices import Devices
 from offbeat.simulation.events import EventQueue, Kind
 
 

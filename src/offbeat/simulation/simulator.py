@@ -9,7 +9,7 @@ from torch import Tensor
 from offbeat.algorithms.components.state import prefixed, under
 from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop
-from offbeat.population.devices.devices import Devices
+from offbeat.population.devices.client_devices import Devices
 from offbeat.simulation.attendance import Attendance
 from offbeat.simulation.client_evaluations import ClientEvaluation, ClientEvaluations
 from offbeat.simulation.clock import Clock

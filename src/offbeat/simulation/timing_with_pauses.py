@@ -7,8 +7,7 @@ import numpy as np
 from offbeat_core.errors import OffbeatError
 
 from offbeat.population.availability import Always
-from offbeat.population.devices.devices import Devices
-from offbeat.population.devices.links import Link
+from offbeat.population.devices.client_devices import Devices, Link
 
 _MAX_INTERVALS = 1_000_000
 # The share of a transfer that rounding may leave over when a client goes offline.

@@ -14,7 +14,7 @@ from offbeat.algorithms.components.state import prefixed, under
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Assignment
 from offbeat.coordinator.upload_scale import upload_scale
-from offbeat.population.devices.devices import Devices
+from offbeat.population.devices.client_devices import Devices
 from offbeat.simulation.clock import at_tick
 from offbeat.simulation.events import EventQueue, Kind
 from offbeat.simulation.open_visit import OpenVisit, visits_from_state, visits_state

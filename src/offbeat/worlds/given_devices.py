@@ -14,7 +14,7 @@ from offbeat_core.user_code_errors import failure
 from offbeat.data.user_examples import as_array
 from offbeat.population.availability import Availability, Intervals
 from offbeat.population.devices.bandwidth_traces import Trace
-from offbeat.population.devices.links import ConstantLink, Link, TraceLink
+from offbeat.population.devices.client_devices import ConstantLink, Link, TraceLink
 from offbeat.worlds.population import Population, check_link, check_step_seconds
 
 _KEYS = ("step_seconds", "down_bytes_per_second", "up_bytes_per_second", "availability")

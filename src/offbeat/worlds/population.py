@@ -27,12 +27,11 @@ from offbeat.config.population_sections import (
 from offbeat.data.dataset import Dataset
 from offbeat.population import partition
 from offbeat.population.availability import Always, Availability, HoursOfDay, QuietHours
-from offbeat.population.devices import devices, distributions, speed_file
+from offbeat.population.devices import distributions
 from offbeat.population.devices.bandwidth_traces import load_traces
-from offbeat.population.devices.devices import Devices
-from offbeat.population.devices.links import ConstantLink, Link, random_traces
+from offbeat.population.devices.client_devices import ConstantLink, Devices, Link, lossy, random_traces
 from offbeat.population.devices.published_measurements import PHONES, TRACES
-from offbeat.population.holdout import Shards, hold_out
+from offbeat.population.partition.shards import Shards, hold_out
 from offbeat.worlds.population_availability import build_availability, build_quiet_hours, no_classes
 
 # 30 million years a step, or a transfer of a gigabyte: beyond, float64 no longer resolves seconds.
@@ -46,8 +45,8 @@ _DISTRIBUTIONS = {
     "half_normal": distributions.half_normal,
     "lognormal": distributions.lognormal,
     "pareto": distributions.pareto,
-    "file": speed_file.from_file,
-    "phones": speed_file.phones,
+    "file": distributions.from_file,
+    "phones": distributions.phones,
 }
 
 
@@ -126,15 +125,15 @@ def _divide(section: PopulationSection, dataset: Dataset, quiet: QuietHours | Ho
 
 
 def _build_devices(section: PopulationSection, availability: Availability, seed: int) -> Devices:
-    lossy = section.lossy
+    some = section.lossy
     return Devices(
         step_seconds=_draw_step_seconds(section, seed),
         down=_build_link(section, "down_bytes_per_second", section.down_bytes_per_second, seed, 0),
         up=_build_link(section, "up_bytes_per_second", section.up_bytes_per_second, seed, 1),
-        loss_probability=devices.lossy(
+        loss_probability=lossy(
             section.clients,
-            fraction=lossy.fraction if lossy else 0.0,
-            probability=lossy.probability if lossy else 0.0,
+            fraction=some.fraction if some else 0.0,
+            probability=some.probability if some else 0.0,
             seed=seed,
         ),
         availability=availability,

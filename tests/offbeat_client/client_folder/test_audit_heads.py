@@ -1,5 +1,4 @@
 import pytest
-
 from offbeat_client.client_folder.audit_heads import AuditHeads
 
 HEADS = [f"{number}:{number:064x}" for number in range(1, 4)]

@@ -2,7 +2,6 @@ import threading
 import time
 
 import pytest
-
 from offbeat_client.http.heartbeat import Heartbeat
 
 PATH = "/v1/visits/4/heartbeat"

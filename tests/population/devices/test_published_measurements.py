@@ -9,7 +9,7 @@ from offbeat_core.randomness import Purpose
 
 from offbeat.data.dataset import MissingDataError
 from offbeat.population.devices import published_measurements
-from offbeat.population.devices.speed_file import phones
+from offbeat.population.devices.distributions import phones
 
 ARCHIVE = "bandwidth-3g-oboe.tar.gz"
 

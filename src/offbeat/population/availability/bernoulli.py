@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError
 from offbeat_core.randomness import Purpose
 
-from offbeat.population.availability.periods import LAST_SECONDS, check_period, period_of
+from offbeat.population.availability.protocol import LAST_SECONDS, check_period, period_of
 from offbeat.uniform_numbers import uniform
 
 # Drawn together, 64 rounds of 64 clients: one call for each draw would take most of a run's time.

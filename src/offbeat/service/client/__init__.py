@@ -4,8 +4,9 @@
 it resumes after a kill or a broken connection.
 """
 
+from offbeat_client.visit import Client, Evaluate, Fit, Fitted, Visit
+
 from offbeat.service.client.local_sgd import LocalSGD
 from offbeat.service.client.run import run_client
-from offbeat_client.visit import Client, Evaluate, Fit, Fitted, Visit
 
 __all__ = ["Client", "Evaluate", "Fit", "Fitted", "LocalSGD", "Visit", "run_client"]

@@ -8,11 +8,10 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
-
 from offbeat_client import client_run
 from offbeat_client.http.retry import Backoff
 from offbeat_client.visit import Client, Fit, Fitted, Visit
+from torch import Tensor
 
 Arrays = dict[str, NDArray[np.float32]]
 

@@ -6,9 +6,9 @@ import time
 from contextlib import contextmanager, suppress
 
 import pytest
+from offbeat_client import Backoff, OffbeatError, run_client
 
 from offbeat.algorithms import FedBuff
-from offbeat_client import Backoff, OffbeatError, run_client
 from tests.service.conftest import running
 
 # Accuracy 0.5, 0.6, …: each evaluation is a bit better.
