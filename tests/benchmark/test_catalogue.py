@@ -10,7 +10,7 @@ from offbeat.benchmark.catalogue import read_entries
 from offbeat.benchmark.protocol import TRIALS, Plan
 from offbeat.benchmark.raw_data import published
 from offbeat.benchmark.world import labels, read_world, world_names
-from offbeat.sweeps.over import Choices, Range
+from offbeat.sweeps.over import Choices, Numbers
 
 TINY = str(Path(__file__).with_name("tiny_world.toml"))
 MINE = "from offbeat.algorithms import FedBuff\n\n\nclass Mine(FedBuff):\n    max_norm: float = 1.0\n"
@@ -46,7 +46,7 @@ def test_a_search_space_has_the_keys_that_the_algorithm_has():
     assert set(entry("fedavg").space) == {"local.lr", "server_lr", "cohort", "over_selection"}
     assert set(entry("fedprox").space) == {"local.lr", "local.mu", "cohort", "over_selection"}
     assert entry("fedbuff").space["buffer_size"] == Choices((2, 4, 8, 16))
-    assert entry("fedavg").space["local.lr"] == Range(0.01, 0.5, log=True)
+    assert entry("fedavg").space["local.lr"] == Numbers(0.01, 0.5, log=True)
 
 
 def test_values_of_ones_own_may_have_commas(tmp_path, monkeypatch):

@@ -22,7 +22,8 @@ SWEEP = ("sweep", "tiny.toml", "--over", "local.lr=0.01:1:log", "--trials", "12"
 
 def files(folder: Path) -> dict[str, bytes]:
     """Return all files but those that hold times."""
-    paths = [path for path in folder.rglob("*") if path.is_file() and path.name not in ("timing.json", ".sweep.lock")]
+    timed = ("timing.json", "optuna.journal", ".sweep.lock")
+    paths = [path for path in folder.rglob("*") if path.is_file() and path.name not in timed]
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 

@@ -3,16 +3,16 @@ import math
 import pytest
 from offbeat_core.errors import OffbeatError
 
-from offbeat.sweeps.over import Choices, Over, Range, parse_over
+from offbeat.sweeps.over import Choices, Numbers, Over, parse_over
 
 
 @pytest.mark.parametrize(
     ("text", "key", "values"),
     [
-        ("local.lr=0.1:3", "local.lr", Range(0.1, 3, log=False)),
-        ("local.lr=1e-3:1:log", "local.lr", Range(0.001, 1, log=True)),
-        ("algorithms.fedbuff.buffer_size=1:8", "algorithms.fedbuff.buffer_size", Range(1, 8, log=False)),
-        ("a.b = -1 : 2 ", "a.b", Range(-1, 2, log=False)),
+        ("local.lr=0.1:3", "local.lr", Numbers(0.1, 3, log=False)),
+        ("local.lr=1e-3:1:log", "local.lr", Numbers(0.001, 1, log=True)),
+        ("algorithms.fedbuff.buffer_size=1:8", "algorithms.fedbuff.buffer_size", Numbers(1, 8, log=False)),
+        ("a.b = -1 : 2 ", "a.b", Numbers(-1, 2, log=False)),
         ("local.lr=0.1,0.3,1", "local.lr", Choices((0.1, 0.3, 1))),
         ("local.optimizer=sgd, adamw", "local.optimizer", Choices(("sgd", "adamw"))),
         ("local.optimizer='sgd','adamw'", "local.optimizer", Choices(("sgd", "adamw"))),
@@ -66,6 +66,6 @@ def test_a_mistake_is_one_line(text, problem):
 
 
 def test_the_number_of_values():
-    assert Range(1, 8, log=False).size == math.inf
-    assert Range(1, 8, log=False, whole=True).size == 8
+    assert Numbers(1, 8, log=False).size == math.inf
+    assert Numbers(1, 8, log=False, whole=True).size == 8
     assert Choices((1, 2)).size == 2

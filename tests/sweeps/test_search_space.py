@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from offbeat_core.errors import OffbeatError
 
-from offbeat.sweeps.over import Choices, Range
+from offbeat.sweeps.over import Choices, Numbers
 from offbeat.sweeps.search_space import all_points, corners, search_spaces, size_of
 
 LABELS = ["fedavg", "fedasync", "fedbuff"]
@@ -20,17 +20,17 @@ def spaces(tiny, overs):
 
 
 def test_a_key_of_local_is_tried_for_each_algorithm(spaces):
-    assert spaces("local.lr=0.01:1:log") == {label: {"local.lr": Range(0.01, 1, log=True)} for label in LABELS}
+    assert spaces("local.lr=0.01:1:log") == {label: {"local.lr": Numbers(0.01, 1, log=True)} for label in LABELS}
 
 
 def test_a_key_of_one_algorithm_is_tried_there(spaces):
-    assert spaces("algorithms.fedbuff.server_lr=0.1:3") == {"fedbuff": {"server_lr": Range(0.1, 3, log=False)}}
+    assert spaces("algorithms.fedbuff.server_lr=0.1:3") == {"fedbuff": {"server_lr": Numbers(0.1, 3, log=False)}}
 
 
 def test_an_algorithms_own_values_replace_those_for_all(spaces):
     found = spaces("algorithms.fedbuff.local.lr=1,2", "local.lr=0.01:1")
     assert found["fedbuff"] == {"local.lr": Choices((1, 2))}
-    assert found["fedavg"] == {"local.lr": Range(0.01, 1, log=False)}
+    assert found["fedavg"] == {"local.lr": Numbers(0.01, 1, log=False)}
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_a_key_of_a_table(spaces, tiny):
     tiny["local"]["compression"] = {"name": "top_k", "share": 0.1}
     tiny["algorithms"]["fedbuff"]["staleness"] = {"name": "polynomial", "a": 0.5}
     found = spaces("local.compression.share=0.01:0.5:log", "algorithms.fedbuff.staleness.a=0:2")
-    assert found["fedavg"] == {"local.compression.share": Range(0.01, 0.5, log=True)}
-    assert found["fedbuff"]["staleness.a"] == Range(0, 2, log=False)
+    assert found["fedavg"] == {"local.compression.share": Numbers(0.01, 0.5, log=True)}
+    assert found["fedbuff"]["staleness.a"] == Numbers(0, 2, log=False)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_label_that_is_left_out(spaces):
         spaces("algorithms.fedbuff.server_lr=1:2", labels=["fedavg"])
 
 
-SPACE = {"a": Choices(("x", "y", "z")), "b": Range(1, 2, log=False, whole=True)}
+SPACE = {"a": Choices(("x", "y", "z")), "b": Numbers(1, 2, log=False, whole=True)}
 
 
 def test_all_points_of_a_finite_space():
@@ -101,9 +101,9 @@ def test_all_points_of_a_finite_space():
     assert [tuple(point.values()) for point in all_points(SPACE)] == [
         ("x", 1), ("x", 2), ("y", 1), ("y", 2), ("z", 1), ("z", 2),
     ]  # fmt: skip
-    assert size_of({**SPACE, "c": Range(1, 2, log=False)}) == math.inf
+    assert size_of({**SPACE, "c": Numbers(1, 2, log=False)}) == math.inf
 
 
 def test_corners_have_both_ends_and_each_choice():
     assert corners(SPACE) == [{"a": "x", "b": 1}, {"a": "y", "b": 2}, {"a": "z", "b": 2}]
-    assert corners({"b": Range(1, 2, log=False)}) == [{"b": 1}, {"b": 2}]
+    assert corners({"b": Numbers(1, 2, log=False)}) == [{"b": 1}, {"b": 2}]

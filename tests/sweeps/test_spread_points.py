@@ -2,11 +2,11 @@ import math
 
 import pytest
 
-from offbeat.sweeps.over import Choices, Range
+from offbeat.sweeps.over import Choices, Numbers
 from offbeat.sweeps.spread_points import spread_points
 
-LR = Range(0.02, 0.5, log=True)
-SPACE = {"local.lr": LR, "alpha": Range(-1.0, 1.0, log=False), "window": Range(2, 31, log=False, whole=True),
+LR = Numbers(0.02, 0.5, log=True)
+SPACE = {"local.lr": LR, "alpha": Numbers(-1.0, 1.0, log=False), "window": Numbers(2, 31, log=False, whole=True),
          "clients": Choices((10, 20, 50))}  # fmt: skip
 
 
@@ -25,7 +25,7 @@ def test_each_part_of_a_range_has_one_point_and_each_choice_equally_many(seed):
 
 
 def test_whole_numbers_are_spread_by_their_logarithm_where_that_is_asked_for():
-    points = spread_points({"window": Range(1, 1023, log=True, whole=True)}, 10, 0)
+    points = spread_points({"window": Numbers(1, 1023, log=True, whole=True)}, 10, 0)
     found = sorted(point["window"] for point in points)
     for part, window in enumerate(found):  # each part of the logarithms doubles
         assert 2**part <= window < 2 ** (part + 1)

@@ -11,7 +11,7 @@ _FORMS = "write it as KEY=LOW:HIGH, KEY=LOW:HIGH:log or KEY=A,B,C"
 
 
 @dataclass(frozen=True)
-class Range:
+class Numbers:
     """Numbers from ``low`` to ``high``, both included."""
 
     low: float
@@ -37,7 +37,7 @@ class Choices:
         return len(self.values)
 
 
-Values = Range | Choices
+Values = Numbers | Choices
 
 
 @dataclass(frozen=True)
@@ -61,14 +61,14 @@ def parse_over(text: str) -> Over:
     return Over(text, key, _choices(text, values))
 
 
-def _range(text: str, low: Any, high: Any, *, is_log: bool) -> Range:
+def _range(text: str, low: Any, high: Any, *, is_log: bool) -> Numbers:
     if not (math.isfinite(low) and math.isfinite(high)):
         raise OffbeatError(f"--over {text}: both ends must be finite numbers")
     if low >= high:
         raise OffbeatError(f"--over {text}: the range is empty: the first number must be below the second")
     if is_log and low <= 0:
         raise OffbeatError(f"--over {text}: with log both ends must be above 0")
-    return Range(low, high, is_log)
+    return Numbers(low, high, is_log)
 
 
 def _choices(text: str, values: str) -> Choices:

@@ -1,6 +1,6 @@
 """A sweep: trials in batches, until each algorithm has had all of its own."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,7 @@ from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import check_runs, load_data, run_all
 from offbeat.runs.worker_processes import Workers
 from offbeat.sweeps.over import Over
-from offbeat.sweeps.proposals import check_optuna, next_points
-from offbeat.sweeps.record import Record, remove_sweep
+from offbeat.sweeps.search import Search, open_storage, remove_sweep
 from offbeat.sweeps.search_space import Space, corners, search_spaces, size_of
 from offbeat.sweeps.trials import (
     Point,
@@ -72,31 +71,35 @@ class Sweep:
         """Run all trials, each with all seeds, and return them by label, in order.
 
         ``progress`` makes the display of so many runs. Each batch has ``jobs`` trials of each label, and is chosen from
-        the trials of all batches before. Points are on disk before their runs begin, so that a sweep that was killed
-        resumes; with ``fresh`` it starts anew.
+        the trials of all batches before. A sweep that was killed resumes; with ``fresh`` it starts anew.
         """
-        check_optuna(self.spaces, self.trials)
         with lock_folder(folder, ".sweep.lock"):
             if fresh:
-                remove_sweep(folder, self.overs, list(self.spaces))
-            record = Record(folder, self.overs, list(self.spaces))
+                remove_sweep(folder, list(self.spaces))
             display = progress(self.runs - self._finished(folder))
             shared = self._shared_settings(display)
+            searches = self._searches(folder)
+            known = {label: len(search.points) for label, search in searches.items()}
             done: dict[str, list[Trial]] = {label: [] for label in self.spaces}
-            batch = {label: record.points[label][: self.number(label)] for label in self.spaces}
             with Workers(jobs) as workers:
                 while True:
-                    self._run(batch, done, shared, folder, display, workers)
-                    batch = {label: self._next(label, done[label], jobs) for label in self.spaces}
+                    batch = {label: search.batch(len(done[label]), jobs) for label, search in searches.items()}
                     if not any(batch.values()):
                         return done
                     for label, points in batch.items():
                         for number, point in enumerate(points, len(done[label])):
-                            display.say(f"{trial_label(label, number)}: {in_words(point)}")
-                    record.add(batch)
+                            if number >= known[label]:
+                                display.say(f"{trial_label(label, number)}: {in_words(point)}")
+                    for trial in self._run(batch, done, shared, folder, display, workers):
+                        done[trial.label].append(trial)
+                        searches[trial.label].tell(trial.number, trial.score)
 
-    def _next(self, label: str, done: Sequence[Trial], number: int) -> list[Point]:
-        return next_points(self.spaces[label], done, number, self.trials, self.experiment.seeds[0])
+    def _searches(self, folder: Path) -> dict[str, Search]:
+        storage, seed = open_storage(folder), self.experiment.seeds[0]
+        return {
+            label: Search(storage, folder, label, space, self.overs, trials=self.trials, seed=seed)
+            for label, space in self.spaces.items()
+        }
 
     def _finished(self, folder: Path) -> int:
         labels = [trial_label(label, number) for label in self.spaces for number in range(self.number(label))]
@@ -126,16 +129,14 @@ class Sweep:
     def _run(
         self,
         batch: Mapping[str, Sequence[Point]],
-        done: dict[str, list[Trial]],
+        done: Mapping[str, Sequence[Trial]],
         shared: Mapping[str, Any],
         folder: Path,
         display: Progress,
         workers: Workers,
-    ) -> None:
-        """Run a batch, and add its trials."""
+    ) -> Iterator[Trial]:
+        """Run a batch, and yield its trials."""
         points = {label: dict(enumerate(batch[label], len(done[label]))) for label in batch if batch[label]}
-        if not points:
-            return
         experiment = trials_experiment(self.table, points, self.path, shared)
         runs = run_all(
             experiment,
@@ -149,4 +150,4 @@ class Sweep:
         for label, numbered in points.items():
             for number, point in numbered.items():
                 own = [run for run in runs if run.label == trial_label(label, number)]
-                done[label].append(trial_of(self.experiment, label, number, point, own))
+                yield trial_of(self.experiment, label, number, point, own)

@@ -1,0 +1,200 @@
+"""The search for one algorithm's best point: Optuna's study, in Optuna's storage."""
+
+import importlib.util
+import math
+import os
+import random
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from offbeat_core.errors import OffbeatError
+
+from offbeat.runs import directory as run_directory
+from offbeat.sweeps.over import Choices, Over, Values
+from offbeat.sweeps.search_space import Space, all_points, size_of
+from offbeat.sweeps.trials import Point
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.storages import BaseStorage
+
+_FILE = "optuna.journal"
+_DIGITS = 4  # significant ones of a drawn number, so that settings can be read and pasted
+_ATTEMPTS = 10  # to find a new point by its promise; later ones are drawn at random
+_AGAIN = "choose another folder with --output, or replace it with --fresh"
+
+
+class Search:
+    """The trials of one label, in the ``storage`` of a sweep's folder.
+
+    Points are on disk before their runs begin, and depend on the seed and on the scores of the trials before, so that a
+    search that was killed resumes where it was.
+    """
+
+    def __init__(
+        self,
+        storage: "BaseStorage",
+        folder: Path,
+        label: str,
+        space: Space,
+        overs: Sequence[Over],
+        *,
+        trials: int,
+        seed: int,
+    ) -> None:
+        import optuna
+
+        self._folder = folder
+        self._space = space
+        self._distributions = {key: _distribution(values) for key, values in space.items()}
+        self._number = int(min(trials, size_of(space)))
+        self._seed = seed
+        texts = sorted(over.text for over in overs)
+        with _disk_errors(folder):
+            self._study = optuna.create_study(
+                storage=storage, study_name=label, direction="maximize", load_if_exists=True
+            )
+            before = self._study.user_attrs.get("over")
+            if before is None:
+                self._study.set_user_attr("over", texts)
+            elif before != texts:
+                raise OffbeatError(f"{folder} holds a sweep over {', '.join(before)}: {_AGAIN}")
+
+    @property
+    def points(self) -> list[Point]:
+        """The points of all trials, in order."""
+        return [point for point, _ in self._trials()]
+
+    def batch(self, first: int, size: int) -> list[Point]:
+        """Return the points from number ``first`` to the end of a batch.
+
+        None are left after the last trial. Points that are stored come again. If the space has no more points than
+        trials, these are its points in order. Otherwise Optuna's TPE chooses from the scores that it has been told. No
+        point comes twice.
+        """
+        points = self.points
+        end = min(self._number, math.ceil(max(len(points), first + 1) / size) * size)
+        with _disk_errors(self._folder):
+            while len(points) < end:
+                points.append(self._new_point(points))
+        return points[first:end]
+
+    def tell(self, number: int, score: float) -> None:
+        """Store a trial's score, unless it has one."""
+        _, trial = self._trials()[number]
+        with _disk_errors(self._folder):
+            self._study.tell(trial, score, skip_if_finished=True)
+
+    def _trials(self) -> list[tuple[Point, int]]:
+        """Return each trial's point, and Optuna's number of it, without repeated points."""
+        found: list[tuple[Point, int]] = []
+        known: list[Point] = []
+        for trial in self._study.get_trials(deepcopy=False):
+            # A search that was killed may have begun a trial that has no values yet.
+            point = self._point(trial.params) if trial.params.keys() == self._space.keys() else None
+            if point is not None and point not in known:
+                known.append(point)
+                found.append((point, trial.number))
+        return found
+
+    def _new_point(self, known: Sequence[Point]) -> Point:
+        from optuna.samplers import RandomSampler, TPESampler
+        from optuna.trial import TrialState
+
+        if self._number == size_of(self._space):
+            point = next(point for point in all_points(self._space) if point not in known)
+            self._study.enqueue_trial(self._parameters(point))
+        attempt = 0
+        while True:
+            numbers = random.Random(f"{self._seed} {len(known)} {attempt}")
+            sampler = TPESampler if attempt < _ATTEMPTS else RandomSampler
+            self._study.sampler = sampler(seed=numbers.getrandbits(32))
+            trial = self._study.ask(self._distributions)
+            point = self._point(trial.params)
+            if point not in known:
+                return point
+            self._study.tell(trial, state=TrialState.FAIL)
+            attempt += 1
+
+    def _parameters(self, point: Point) -> dict[str, Any]:
+        """Return a point as Optuna has it."""
+        return {
+            key: values.values.index(point[key]) if isinstance(values, Choices) else point[key]
+            for key, values in self._space.items()
+        }
+
+    def _point(self, parameters: Mapping[str, Any]) -> Point:
+        return {key: _value(values, parameters[key]) for key, values in self._space.items()}
+
+
+def _distribution(values: Values) -> "BaseDistribution":
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(values, Choices):
+        return CategoricalDistribution(range(len(values.values)))  # by place: a value may be a table
+    if values.whole:
+        return IntDistribution(int(values.low), int(values.high), log=values.log)
+    return FloatDistribution(values.low, values.high, log=values.log)
+
+
+def _value(values: Values, drawn: Any) -> Any:
+    if isinstance(values, Choices):
+        return values.values[drawn]
+    if values.whole:
+        return drawn
+    # More digits where the first ones are the same in the whole range.
+    shared = math.log10(max(abs(values.low), abs(values.high)) / (values.high - values.low))
+    digits = _DIGITS + max(0, math.floor(shared))
+    return min(max(float(f"{drawn:.{digits}g}"), float(values.low)), float(values.high))
+
+
+def open_storage(folder: Path) -> "BaseStorage":
+    """Return the storage of a sweep's folder, which the caller has locked.
+
+    Raises ``OffbeatError`` if it is broken or cannot be written, or Optuna is not installed.
+    """
+    if importlib.util.find_spec("optuna") is None:
+        raise OffbeatError("a sweep needs Optuna: pip install 'offbeat[sweep]'")
+    import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    path = folder / _FILE
+    with _disk_errors(folder):
+        # What a sweep that was killed may leave: Optuna's own lock, and half a line.
+        Path(f"{path}.lock").unlink(missing_ok=True)
+        if path.exists():
+            os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
+        try:
+            return JournalStorage(JournalFileBackend(str(path), JournalFileOpenLock(str(path))))
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise OffbeatError(f"{path} is broken: {_AGAIN}") from None
+
+
+def remove_sweep(folder: Path, labels: Sequence[str]) -> None:
+    """Remove the runs of these labels' trials, then their points.
+
+    A broken storage is removed whole.
+    """
+    is_trial = re.compile(rf"({'|'.join(map(re.escape, labels))}) \d+-seed\d").match
+    with run_directory.disk_errors(f"into {folder}", "choose another folder with --output"):
+        for path in filter(lambda path: is_trial(path.name), list(folder.iterdir())):
+            run_directory.remove(path)
+        try:
+            storage = open_storage(folder)
+        except OffbeatError:
+            (folder / _FILE).unlink(missing_ok=True)
+            return
+        names = {study.study_name for study in storage.get_all_studies()}
+        for name in names.intersection(labels):
+            storage.delete_study(storage.get_study_id_from_name(name))
+        if names <= set(labels):
+            (folder / _FILE).unlink()
+
+
+def _disk_errors(folder: Path) -> AbstractContextManager[None]:
+    return run_directory.disk_errors(str(folder / _FILE), "choose another folder with --output")
