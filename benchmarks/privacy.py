@@ -26,7 +26,7 @@ from offbeat_private.terms import Terms
 
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components import LocalPlan, Update
-from offbeat.algorithms.components.buffers.whole_sums import values
+from offbeat.algorithms.components.buffers.running_sum import values
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.whole_numbers import Grid, WholeNumbers
 from offbeat.worlds.simulated_privacy import protect

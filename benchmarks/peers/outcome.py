@@ -19,7 +19,7 @@ from run import BUILD, HERE, installed
 from torch import Tensor, nn
 
 from offbeat.algorithms import Algorithm, FedAsync, FedBuff, LocalPlan, Update
-from offbeat.algorithms.components.staleness import STALENESS
+from offbeat.algorithms.components.weights import STALENESS
 
 PEERS = ("appfl", "nvflare")
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from offbeat.algorithms import Algorithm
-from offbeat.algorithms.components.staleness import constant
+from offbeat.algorithms.components.weights import constant
 from offbeat.algorithms.fedasync import FedAsync
 from offbeat.algorithms.fedbuff import FedBuff
 from offbeat.algorithms.fedfa import FedFa

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from offbeat.algorithms import AsyncCommSGD, Update
 from offbeat.algorithms.components.schedules.patterns import full, imbalanced, random, round_robin
 from offbeat.algorithms.components.server_optimizer import momentum
-from offbeat.algorithms.components.step_sizes import inverse_square_root, inverse_time
+from offbeat.algorithms.components.weights import inverse_square_root, inverse_time
 from tests.algorithms.case import Case, started
 
 

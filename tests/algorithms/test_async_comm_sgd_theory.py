@@ -6,7 +6,7 @@ import torch
 
 from offbeat.algorithms import AsyncCommSGD, LocalPlan, Update
 from offbeat.algorithms.components.schedules.patterns import full, imbalanced, own, random, round_robin
-from offbeat.algorithms.components.step_sizes import inverse_square_root
+from offbeat.algorithms.components.weights import inverse_square_root
 
 
 def odd(client, last, clients):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbeat.algorithms import FedAsync, Update
-from offbeat.algorithms.components.staleness import hinge, polynomial
+from offbeat.algorithms.components.weights import hinge, polynomial
 from tests.algorithms.case import Case
 
 CASES = [Case("fedasync", lambda: FedAsync(concurrency=3), places=3)]

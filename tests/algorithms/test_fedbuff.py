@@ -10,7 +10,7 @@ from offbeat.algorithms import FedBuff, Update
 from offbeat.algorithms.components.buffers.robust import robust
 from offbeat.algorithms.components.buffers.wrappers import clip
 from offbeat.algorithms.components.server_optimizer import adagrad, adam
-from offbeat.algorithms.components.staleness import constant, hinge, polynomial
+from offbeat.algorithms.components.weights import constant, hinge, polynomial
 from offbeat.coordinator import Coordinator
 from tests.algorithms.case import Case
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import FedCompass, LocalPlan
-from offbeat.algorithms.components.staleness import constant
+from offbeat.algorithms.components.weights import constant
 from offbeat.coordinator import Coordinator
 from offbeat.testing import check_algorithm
 from tests.algorithms.case import Case

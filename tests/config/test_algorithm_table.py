@@ -8,8 +8,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat.algorithms import ALGORITHMS, AsyncCommSGD, FedAvg, FedBuff, FedLuck
 from offbeat.algorithms.components.schedules.patterns import random, round_robin
 from offbeat.algorithms.components.server_optimizer import adam
-from offbeat.algorithms.components.staleness import hinge, polynomial
-from offbeat.algorithms.components.step_sizes import inverse_time
+from offbeat.algorithms.components.weights import hinge, inverse_time, polynomial
 from offbeat.config.algorithm_table import (
     FACTORIES,
     as_inline_toml,

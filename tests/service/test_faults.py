@@ -16,7 +16,7 @@ from offbeat_core.errors import OffbeatError
 from safetensors.torch import load
 
 from offbeat.algorithms import FedBuff
-from offbeat.algorithms.components.staleness import constant
+from offbeat.algorithms.components.weights import constant
 from offbeat.coordinator import Coordinator
 from offbeat.service.audit.chain import Head
 from offbeat.service.engine.service import Service

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import FedBuff
-from offbeat.algorithms.components.staleness import constant
+from offbeat.algorithms.components.weights import constant
 from offbeat.coordinator import Coordinator
 from offbeat.service.engine.start_up import open_engine
 from offbeat.service.store.store import Store

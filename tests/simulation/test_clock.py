@@ -6,7 +6,7 @@ import torch
 
 from offbeat.algorithms import AsyncCommSGD, FedAvg, FedBuff, FedLuck
 from offbeat.algorithms.components.schedules.patterns import full, imbalanced, random, round_robin
-from offbeat.algorithms.components.step_sizes import inverse_time
+from offbeat.algorithms.components.weights import inverse_time
 from offbeat.simulation.clock import at_tick
 from offbeat.simulation.records import Stop
 from tests.simulation.conftest import QuadraticTrainer, ended, local_plan, run

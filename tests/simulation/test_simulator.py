@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import FedAsync, FedAvg, FedBuff, SequentialSGD
-from offbeat.algorithms.components.staleness import constant
+from offbeat.algorithms.components.weights import constant
 from offbeat.coordinator import Coordinator
 from offbeat.simulation.records import Stop
 from tests.simulation.conftest import QuadraticTrainer, ended, local_plan, one_by_one, run, visits_of

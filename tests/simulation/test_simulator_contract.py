@@ -11,7 +11,7 @@ import torch
 
 from offbeat.algorithms import SCAFFOLD, FedBuff
 from offbeat.algorithms.components.buffers.wrappers import limit
-from offbeat.algorithms.components.staleness import constant
+from offbeat.algorithms.components.weights import constant
 from offbeat.coordinator.selection import UniformPool
 from offbeat.simulation.records import Stop
 from offbeat.training.trainers.trainer import Result

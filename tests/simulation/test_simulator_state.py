@@ -11,7 +11,7 @@ import torch
 from offbeat.algorithms import AsyncCommSGD, FedAsync, FedAvg, FedBuff, FedLaAvg, FedLuck, Port
 from offbeat.algorithms.components import Compression
 from offbeat.algorithms.components.schedules.patterns import random
-from offbeat.algorithms.components.step_sizes import inverse_time
+from offbeat.algorithms.components.weights import inverse_time
 from offbeat.simulation.records import Evaluation, Stop
 from offbeat.simulation.simulator import Simulation
 from offbeat.simulation.training_queue import DivergedError

@@ -11,7 +11,7 @@ from scipy.stats import chisquare, norm
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components import LocalPlan, Update
 from offbeat.algorithms.components.buffers.secret import secret
-from offbeat.algorithms.components.staleness import constant
+from offbeat.algorithms.components.weights import constant
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.config.server_file import load
 from offbeat.coordinator.participation import Participation

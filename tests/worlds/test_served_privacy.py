@@ -14,8 +14,7 @@ from offbeat_private.terms import Terms, sign
 
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.buffers.noisy_sum import NoisySum
-from offbeat.algorithms.components.buffers.secret_latest_of_each import SecretLatestOfEach
-from offbeat.algorithms.components.buffers.secret_sum import SecretSum
+from offbeat.algorithms.components.buffers.secret import SecretLatestOfEach, SecretSum
 from offbeat.config.server_file import load
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.masked.helper_connection import HelperConnection

@@ -12,7 +12,7 @@ from offbeat_private.noise.noise_rows import NoiseSource
 
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.buffers.noisy_sum import NoisySum
-from offbeat.algorithms.components.buffers.secret_sum import SecretSum
+from offbeat.algorithms.components.buffers.secret import SecretSum
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.simulation.masked_updates import MaskedUpdates

@@ -21,7 +21,7 @@ from offbeat.algorithms.components import (
     Weighting,
 )
 from offbeat.algorithms.components.schedules.patterns import Pattern, round_robin
-from offbeat.algorithms.components.step_sizes import StepSizes
+from offbeat.algorithms.components.weights import StepSizes
 
 
 class AsyncCommSGD(Algorithm[Periodic]):

@@ -12,8 +12,7 @@ from offbeat_core.tables.validation_errors import error_prefix
 from offbeat.algorithms import ALGORITHMS, Algorithm
 from offbeat.algorithms.components.schedules.patterns import PATTERNS, Pattern, own
 from offbeat.algorithms.components.server_optimizer import SERVER_OPTIMIZERS, ServerOptimizer
-from offbeat.algorithms.components.staleness import STALENESS, Staleness
-from offbeat.algorithms.components.step_sizes import STEP_SIZES, StepSizes
+from offbeat.algorithms.components.weights import STALENESS, STEP_SIZES, Staleness, StepSizes
 from offbeat.config.import_path import call, is_import_path, load_callable
 from offbeat.config.objects_by_name import check_type, make_by_name
 

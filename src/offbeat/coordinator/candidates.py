@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from offbeat.algorithms.components import Algorithm, Update
-from offbeat.algorithms.components.state import prefixed, under
+from offbeat.algorithms.components.component import prefixed, under
 from offbeat.coordinator.participation import Participation
 from offbeat.coordinator.selection import POOLS, Pool
 

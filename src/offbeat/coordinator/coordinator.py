@@ -9,7 +9,7 @@ from offbeat_core.number_checks import check_count, check_not_negative
 from torch import Tensor
 
 from offbeat.algorithms.components import Algorithm, LocalPlan, Update, Vector
-from offbeat.algorithms.components.state import prefixed, under
+from offbeat.algorithms.components.component import prefixed, under
 from offbeat.algorithms.components.update import Report, check_client
 from offbeat.coordinator.assignments import VisitTable
 from offbeat.coordinator.calls import NOT_RECORDED, REPLAYED_AS_NAMED, Assignment, Call, Receipt, Statistics

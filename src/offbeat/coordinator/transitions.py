@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from offbeat.algorithms.components import Algorithm, Update, UpdateRefusedError
-from offbeat.algorithms.components.state import prefixed, under
+from offbeat.algorithms.components.component import prefixed, under
 from offbeat.coordinator.assignments import VisitTable
 from offbeat.coordinator.calls import Assignment, Receipt, Statistics
 from offbeat.coordinator.candidates import Candidates

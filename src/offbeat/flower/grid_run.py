@@ -19,7 +19,7 @@ from offbeat_core.local_plan import normaliser
 from offbeat_core.sent_update import send
 from torch import Tensor
 
-from offbeat.algorithms.components.state import prefixed, under
+from offbeat.algorithms.components.component import prefixed, under
 from offbeat.algorithms.components.update import check_vector
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Assignment

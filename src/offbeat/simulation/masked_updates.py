@@ -9,7 +9,7 @@ from offbeat_private.masks.envelope import RECORD_BYTES
 from torch import Tensor
 
 from offbeat.algorithms.components import Promise, Vector
-from offbeat.algorithms.components.buffers.secret_sum import SecretSum
+from offbeat.algorithms.components.buffers.secret import SecretSum
 from offbeat.coordinator import Coordinator
 from offbeat.whole_numbers import Grid, WholeNumbers
 

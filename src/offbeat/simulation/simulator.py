@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from offbeat.algorithms.components.state import prefixed, under
+from offbeat.algorithms.components.component import prefixed, under
 from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop
 from offbeat.population.devices.client_devices import Devices

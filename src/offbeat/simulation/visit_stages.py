@@ -10,7 +10,7 @@ from offbeat_core.local_plan import Payload
 from torch import Tensor
 
 from offbeat.algorithms.components import Algorithm, Promise
-from offbeat.algorithms.components.state import prefixed, under
+from offbeat.algorithms.components.component import prefixed, under
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Assignment
 from offbeat.coordinator.upload_scale import upload_scale

@@ -11,7 +11,7 @@ from torch import Tensor
 from offbeat import algorithms
 from offbeat.algorithms import Algorithm, LocalPlan, Update
 from offbeat.algorithms.components import WrongStepError
-from offbeat.algorithms.components.buffers.secret_sum import SecretSum
+from offbeat.algorithms.components.buffers.secret import SecretSum
 from offbeat.config.compression_table import check_compression
 from offbeat.coordinator.algorithm_checks import check_answer, check_declarations, check_down, check_model
 

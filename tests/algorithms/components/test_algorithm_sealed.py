@@ -6,9 +6,8 @@ from torch import Tensor
 
 from offbeat.algorithms import FedAvg, FedBuff
 from offbeat.algorithms.components import ClosedBuffer
-from offbeat.algorithms.components.buffers.secret import secret
-from offbeat.algorithms.components.buffers.secret_sum import SecretSum
-from offbeat.algorithms.components.staleness import constant
+from offbeat.algorithms.components.buffers.secret import SecretSum, secret
+from offbeat.algorithms.components.weights import constant
 from tests.algorithms.case import started
 
 

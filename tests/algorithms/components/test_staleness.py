@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbeat.algorithms.components.staleness import STALENESS, constant, exponential, hinge, polynomial
+from offbeat.algorithms.components.weights import STALENESS, constant, exponential, hinge, polynomial
 
 PARAMETERS = st.floats(0, 20)
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from offbeat.algorithms.components import RunFacts, Sum
-from offbeat.algorithms.components.state import prefixed, restored, saved, under
+from offbeat.algorithms.components.component import prefixed, restored, saved, under
 
 
 def test_parts_go_into_a_flat_dict_and_come_out_again():

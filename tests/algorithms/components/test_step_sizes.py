@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbeat.algorithms.components.step_sizes import STEP_SIZES, inverse_square_root, inverse_time
+from offbeat.algorithms.components.weights import STEP_SIZES, inverse_square_root, inverse_time
 from offbeat.theory import async_comm_convex_step_size
 
 POSITIVE = st.floats(0.01, 100)

@@ -17,7 +17,7 @@ from offbeat_private.noise.noise_rows import NoiseSource
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components import LocalPlan, Update
 from offbeat.algorithms.components.buffers.noisy_sum import noisy
-from offbeat.algorithms.components.staleness import constant
+from offbeat.algorithms.components.weights import constant
 from offbeat.whole_numbers import Grid, WholeNumbers
 from tests.offbeat_private.noise.audit import Vectors, audit
 

@@ -12,8 +12,7 @@ import torch
 
 from offbeat.algorithms import Algorithm, AsyncCommSGD, FedBuff, FedFa, FedLaAvg, FedLuck, LocalPlan, Update
 from offbeat.algorithms.components.schedules import patterns as p
-from offbeat.algorithms.components.staleness import constant
-from offbeat.algorithms.components.step_sizes import inverse_square_root
+from offbeat.algorithms.components.weights import constant, inverse_square_root
 from offbeat.compression import top_k
 from offbeat.coordinator.selection import LongestAbsentPool
 from papers.theory.async_comm_sgd import run_async_comm_sgd

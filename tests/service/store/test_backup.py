@@ -10,7 +10,7 @@ import torch
 from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms import FedBuff
-from offbeat.algorithms.components.staleness import constant
+from offbeat.algorithms.components.weights import constant
 from offbeat.service.server.admin import status
 from offbeat.service.store.backup import back_up
 from tests.service.conftest import LENGTH, running

@@ -13,23 +13,20 @@ from offbeat.algorithms.components.buffers.aggregate import (
     Weight,
     WrongStepError,
 )
-from offbeat.algorithms.components.buffers.by_group import ByGroup
-from offbeat.algorithms.components.buffers.by_round import ByRound
+from offbeat.algorithms.components.buffers.by_round import ByGroup, ByRound
 from offbeat.algorithms.components.buffers.client_means import ClientMeans
-from offbeat.algorithms.components.buffers.latest_of_each import LatestOfEach
+from offbeat.algorithms.components.buffers.latest_of_each import LatestModels, LatestOfEach
 from offbeat.algorithms.components.buffers.single_updates import Each
 from offbeat.algorithms.components.buffers.window import Window
 from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.hyper_parameters import Count, NotNegative, Period, Positive, Share, Weighting
-from offbeat.algorithms.components.latest_models import LatestModels
 from offbeat.algorithms.components.schedules.arrival_groups import ArrivalGroups
 from offbeat.algorithms.components.schedules.periodic import Periodic
 from offbeat.algorithms.components.schedules.rounds import Available, OverSelection, Rounds
 from offbeat.algorithms.components.schedules.schedule import Continuous, Schedule
 from offbeat.algorithms.components.server_optimizer import ServerOptimizer, ServerStep
-from offbeat.algorithms.components.shares import Shares
-from offbeat.algorithms.components.staleness import Staleness, polynomial
 from offbeat.algorithms.components.update import Promise, Update, UpdateRefusedError, Vector, check_vector, resolve
+from offbeat.algorithms.components.weights import Shares, Staleness, polynomial
 
 __all__ = [
     "Aggregate",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from offbeat_core.errors import OffbeatError
 from offbeat_core.files import sync_file, sync_folder
 
-from offbeat.algorithms.components.state import prefixed, under
+from offbeat.algorithms.components.component import prefixed, under
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.service.engine.engine import Engine

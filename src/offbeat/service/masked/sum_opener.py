@@ -17,7 +17,7 @@ from offbeat_core.files import durable_file
 from offbeat_core.serving.console_log import event
 
 from offbeat.algorithms.components import ClosedBuffer
-from offbeat.algorithms.components.buffers.secret_sum import SecretSum
+from offbeat.algorithms.components.buffers.secret import SecretSum
 from offbeat.service.engine.engine import Engine
 from offbeat.service.masked.helper_protocol import HelperAnswer, HelperRefusedError, MaskHelper
 from offbeat.service.masked.shares import Shares

@@ -10,8 +10,8 @@ from offbeat_private.noise.noise_rows import NoiseSource
 from offbeat.algorithms import FADAS, FedAvg, FedBuff, FedNova
 from offbeat.algorithms.components import LocalPlan
 from offbeat.algorithms.components.buffers.noisy_sum import noisy
-from offbeat.algorithms.components.staleness import constant, polynomial
 from offbeat.algorithms.components.update import Update
+from offbeat.algorithms.components.weights import constant, polynomial
 from offbeat.whole_numbers import Grid, WholeNumbers
 
 PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)

@@ -1,10 +1,7 @@
 import pytest
 
 from offbeat.algorithms import MIFA, AsyncCommSGD, FedAsync, FedAvg, FedBuff, FedLaAvg, FedLuck
-from offbeat.algorithms.components.buffers.secret import secret
-from offbeat.algorithms.components.buffers.secret_by_round import SecretByRound
-from offbeat.algorithms.components.buffers.secret_latest_of_each import SecretLatestOfEach
-from offbeat.algorithms.components.buffers.secret_sum import SecretSum
+from offbeat.algorithms.components.buffers.secret import SecretByRound, SecretLatestOfEach, SecretSum, secret
 
 
 @pytest.mark.parametrize(

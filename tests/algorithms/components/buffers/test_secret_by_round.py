@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from offbeat.algorithms.components import ByRound, RunFacts, Update, Weight
-from offbeat.algorithms.components.buffers.secret_by_round import SecretByRound
+from offbeat.algorithms.components.buffers.secret import SecretByRound
 
 
 def masked(client):

@@ -3,8 +3,7 @@ import torch
 
 from offbeat.algorithms import FedLaAvg
 from offbeat.algorithms.components import LatestOfEach, RunFacts, Update
-from offbeat.algorithms.components.buffers.secret import secret
-from offbeat.algorithms.components.buffers.secret_latest_of_each import SecretLatestOfEach
+from offbeat.algorithms.components.buffers.secret import SecretLatestOfEach, secret
 
 STEP = 0.1  # not a power of two: sums of floats would not be exact
 CLIENTS = 7

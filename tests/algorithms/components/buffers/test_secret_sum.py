@@ -6,9 +6,8 @@ import torch
 
 from offbeat.algorithms import FedAvg, FedBuff, FedNova
 from offbeat.algorithms.components import LocalPlan, RunFacts, Sum, Update, Weight
-from offbeat.algorithms.components.buffers.secret import secret
-from offbeat.algorithms.components.buffers.secret_sum import SecretSum
-from offbeat.algorithms.components.staleness import constant, polynomial
+from offbeat.algorithms.components.buffers.secret import SecretSum, secret
+from offbeat.algorithms.components.weights import constant, polynomial
 
 LARGEST = 2**31 - 1
 

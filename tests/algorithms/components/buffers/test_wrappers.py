@@ -4,7 +4,7 @@ import torch
 from offbeat.algorithms import SCAFFOLD, FedAsync, FedAvg, FedBuff, FedLaAvg
 from offbeat.algorithms.components import UpdateRefusedError
 from offbeat.algorithms.components.buffers.wrappers import clip, limit
-from offbeat.algorithms.components.staleness import constant
+from offbeat.algorithms.components.weights import constant
 
 
 @pytest.fixture

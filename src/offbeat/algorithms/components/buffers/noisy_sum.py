@@ -9,8 +9,7 @@ from torch import Tensor
 
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, Sum
 from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
-from offbeat.algorithms.components.buffers.running_sum import RunningSum
-from offbeat.algorithms.components.buffers.whole_sums import values
+from offbeat.algorithms.components.buffers.running_sum import RunningSum, values
 from offbeat.algorithms.components.buffers.wrappers import Wrap
 from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.update import Promise, Update

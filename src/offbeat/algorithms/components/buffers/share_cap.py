@@ -8,8 +8,7 @@ import torch
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight
 from offbeat.algorithms.components.buffers.single_updates import Each
 from offbeat.algorithms.components.buffers.wrappers import Wrap, Wrapper
-from offbeat.algorithms.components.component import RunFacts
-from offbeat.algorithms.components.state import prefixed, restored, saved, under
+from offbeat.algorithms.components.component import RunFacts, prefixed, restored, saved, under
 from offbeat.algorithms.components.update import Update
 
 if TYPE_CHECKING:

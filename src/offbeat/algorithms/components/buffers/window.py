@@ -9,8 +9,7 @@ from torch import Tensor
 
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight
 from offbeat.algorithms.components.buffers.single_updates import stacked
-from offbeat.algorithms.components.component import RunFacts
-from offbeat.algorithms.components.state import prefixed, under
+from offbeat.algorithms.components.component import RunFacts, prefixed, under
 from offbeat.algorithms.components.update import Update, Vector, resolve
 
 

@@ -3,9 +3,8 @@
 import math
 from typing import Any, NamedTuple
 
-from offbeat.algorithms.components.component import RunFacts
+from offbeat.algorithms.components.component import RunFacts, prefixed, restored, saved, under
 from offbeat.algorithms.components.schedules.schedule import Schedule
-from offbeat.algorithms.components.state import prefixed, restored, saved, under
 
 _ROUNDING = 1e-9  # steps; absorbs the rounding of times
 

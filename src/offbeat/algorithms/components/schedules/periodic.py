@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from offbeat.algorithms.components.component import RunFacts
+from offbeat.algorithms.components.component import RunFacts, prefixed, restored, saved, under
 from offbeat.algorithms.components.schedules.patterns import Pattern
 from offbeat.algorithms.components.schedules.schedule import Schedule
-from offbeat.algorithms.components.state import prefixed, restored, saved, under
 
 
 class Periodic(Schedule):

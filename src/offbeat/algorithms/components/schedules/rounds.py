@@ -10,9 +10,8 @@ from typing import Annotated, Any
 import torch
 from annotated_types import Interval
 
-from offbeat.algorithms.components.component import RunFacts
+from offbeat.algorithms.components.component import RunFacts, prefixed, under
 from offbeat.algorithms.components.schedules.schedule import Schedule
-from offbeat.algorithms.components.state import prefixed, under
 
 OverSelection = Annotated[float, Interval(ge=1, le=1000)]
 """r: ``ceil(m · r)`` clients are assigned in a round that waits for m updates."""
