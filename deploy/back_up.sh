@@ -6,7 +6,7 @@ set -eu
 umask 077
 name=$(date -u +%Y-%m-%dT%H%M%S.%NZ)
 rm -rf "$2/unfinished"
-offbeat backup "$1" "$2/unfinished" >/dev/null
+offbeat server backup "$1" "$2/unfinished" >/dev/null
 sync -f "$2"
 mv "$2/unfinished" "$2/$name"
 echo "$2/$name"

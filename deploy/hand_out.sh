@@ -4,6 +4,6 @@ set -eu
 # An empty file is left of a kill.
 [ -s "$2/enrolment-token" ] || {
     rm -f "$2/enrolment-token"
-    offbeat make-token "$1" enrolment --uses "$3" --name hand-out --output "$2/enrolment-token"
+    offbeat server tokens make "$1" enrolment --uses "$3" --name hand-out --output "$2/enrolment-token"
 }
 cp "$1/tls/ca.pem" "$2/ca.pem"

@@ -166,7 +166,7 @@ def main() -> None:
         processes.up()
         server = processes.volumes / "server"
         print(f"Live page: https://127.0.0.1:{port}/ (its token is in {server / 'admin-token'})")
-        print(f"Status: offbeat status {server}; logs: {folder}/*.log", flush=True)
+        print(f"Status: offbeat server status {server}; logs: {folder}/*.log", flush=True)
         while True:
             time.sleep(1)
     print("Stopped; the same command resumes")

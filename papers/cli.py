@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
+from offbeat.cli.console import console
 from offbeat_core.errors import OffbeatError
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from offbeat.cli.console import console
 from offbeat.config.experiment_sections import metric_name
 from offbeat.report.export import write_file
 from offbeat.runs.interruption import InterruptedRunError

@@ -1,11 +1,11 @@
 """``python -m papers theory``: the table of all measured bounds."""
 
 import click
+from offbeat.cli.console import console
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from offbeat.cli.console import console
 from papers.theory import check
 from papers.theory.measured_bound import Row
 

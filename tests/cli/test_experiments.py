@@ -94,8 +94,6 @@ class TestHow:
         }  # fmt: skip
         assert offbeat(command, "tiny.toml", *only, "--replace", "--jobs", "3", "--checkpoint-every", "0.5")[0] == 0
         assert (told["fresh"], told["jobs"], told["checkpoint_seconds"]) == (True, 3, 0.5)
-        assert offbeat(command, "tiny.toml", *only, "--resume")[0] == 0  # as in earlier versions
-        assert told["fresh"] is False
         assert offbeat(command, "tiny.toml", *only, "--fresh")[0] == 0
         assert told["fresh"] is True
 

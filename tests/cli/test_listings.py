@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from offbeat.algorithms import ALGORITHMS
-from offbeat.cli import console
+from offbeat.cli import terminal
 from offbeat.config.algorithm_table import default_hyper_parameters
 from offbeat.data.catalogue import DATASETS
 
@@ -17,7 +17,7 @@ Command = Callable[..., tuple[int, str, str]]
 
 class TestData:
     def test_list(self, offbeat: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.setattr(console, "console", Console(width=200))
+        monkeypatch.setattr(terminal, "console", lambda: Console(width=200))
         monkeypatch.setenv("OFFBEAT_DATA", str(tmp_path))
         monkeypatch.setenv("OFFBEAT_CACHE", str(tmp_path))
         code, out, err = offbeat("data", "list")
@@ -35,7 +35,7 @@ class TestAlgorithms:
     def test_a_wide_terminal_has_a_line_for_each_hyper_parameter(
         self, offbeat: Command, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(console, "console", Console(width=160))
+        monkeypatch.setattr(terminal, "console", lambda: Console(width=160))
         code, out, err = offbeat("algorithms")
         assert (code, err) == (0, "")
         lines = out.splitlines()
@@ -48,7 +48,7 @@ class TestAlgorithms:
             assert key in last_column
 
     def test_a_narrow_terminal_does_not_cut_words(self, offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(console, "console", Console(width=80))
+        monkeypatch.setattr(terminal, "console", lambda: Console(width=80))
         out = offbeat("algorithms")[1]
         assert max(map(cell_len, out.splitlines())) <= 80
         words = out.split()

@@ -79,7 +79,7 @@ def export(folder: Path) -> dict[str, object]:
 
     The file's own digest would not do: the order of its metadata is random.
     """
-    command = [sys.executable, "-m", "offbeat", "export", "server", "--output", "model.safetensors"]
+    command = [sys.executable, "-m", "offbeat", "server", "export", "server", "--output", "model.safetensors"]
     made = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     model = folder / "model.safetensors"
     digest = hashlib.sha256(b"".join(values.tobytes() for _, values in sorted(load_file(model).items()))).hexdigest()
@@ -98,7 +98,7 @@ def main(target: Path) -> None:
             join(url, folder, 4)
             time.sleep(1)
             (folder / "expected.json").write_text(json.dumps(export(folder)) + "\n")
-            backup = [sys.executable, "-m", "offbeat", "backup", "server", "copy"]
+            backup = [sys.executable, "-m", "offbeat", "server", "backup", "server", "copy"]
             subprocess.run(backup, cwd=folder, check=True)
         shutil.rmtree(folder / "server")
         (folder / "copy").rename(folder / "server")

@@ -17,9 +17,9 @@ def test_three_sites_train_one_is_revoked_and_a_backup_is_restored(tmp_path, fre
             site = f"site-{number}"
             assert processes.wait(site) == 0, processes.log(site).read_text()
             assert not processes.log(site).read_text().endswith(" 0 updates counted\n")
-        assert "version: 20\n" in offbeat("status", str(server))[1]
+        assert "version: 20\n" in offbeat("server", "status", str(server))[1]
         assert (processes.volumes / "handout/ca.pem").read_text().startswith("-----BEGIN CERTIFICATE")
-        assert offbeat("revoke", str(server), "client-1") == (0, "client-1: revoked\n", "")
+        assert offbeat("server", "clients", "revoke", str(server), "client-1") == (0, "client-1: revoked\n", "")
         processes.start("backup")
         assert processes.wait("backup") == 0
         assert processes.stop("server") == 0
@@ -28,7 +28,7 @@ def test_three_sites_train_one_is_revoked_and_a_backup_is_restored(tmp_path, fre
         copy.rename(server)
         processes.start("server")
         processes.wait_until_healthy("server")
-        assert "version: 20\n" in offbeat("status", str(server))[1]
+        assert "version: 20\n" in offbeat("server", "status", str(server))[1]
 
 
 def test_the_script_stops_all_processes_when_it_is_terminated(tmp_path, free_port, offbeat):
@@ -39,7 +39,7 @@ def test_the_script_stops_all_processes_when_it_is_terminated(tmp_path, free_por
         assert script.stdout.read() == "Stopped; the same command resumes\n"
     assert script.returncode == 0
     assert lines[0].startswith(f"Live page: https://127.0.0.1:{free_port}/ ")
-    code, output, _ = offbeat("status", str(tmp_path / "volumes/server"))
+    code, output, _ = offbeat("server", "status", str(tmp_path / "volumes/server"))
     assert code == 3
     assert output.startswith("server: stopped\n")
 

@@ -68,7 +68,7 @@ def test_the_private_run_of_the_page(tmp_path, offbeat, monkeypatch):
         assert f" --terms {tmp_path / 'helper' / 'terms.json'} " in join
         clients = [start([part.replace("8443", port) for part in command]) for command in joins]
         assert [client.wait(timeout=300) for client in clients] == [0, 0, 0]
-        status = output(["offbeat", "status", "server"])
+        status = output(["offbeat", "server", "status", "server"])
         assert "version: 30\n" in status
         assert "sums: 30 opened, 0 waiting, 0 discarded" in status
         assert "epsilon: unbounded, without noise\nepsilon, replace-one: unbounded, without noise\n" in status

@@ -103,7 +103,7 @@ SETTINGS: list[tuple[str, list[str]]] = [
 COMMANDS: list[tuple[list[str], list[str]]] = [
     ([], ["Missing command. See offbeat --help."]),
     (["theory"], ["Missing command. See offbeat theory --help."]),
-    (["audit", "empty"], ["No such command 'empty'. See offbeat audit --help."]),
+    (["audit", "empty"], ["No such command 'empty'. See offbeat server audit --help."]),
     (["run", "tiny.toml", "two.toml"], ["unexpected extra argument (two.toml). See offbeat run --help."]),
     (["runs", "nowhere"], ["nowhere does not hold a server's folder"]),
     (["rum", "tiny.toml"], ["'rum'", "--help"]),

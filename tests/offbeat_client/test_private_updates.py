@@ -56,7 +56,7 @@ def test_a_key_needs_terms(folder):
 
 def test_a_missing_key_is_not_made(folder):
     (folder / "signing-key").unlink()
-    assert f"make one with offbeat privacy key --folder {folder}" in refused(folder)
+    assert f"make one with offbeat client key --folder {folder}" in refused(folder)
     assert not (folder / "signing-key").exists()
 
 

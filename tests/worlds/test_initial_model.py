@@ -54,7 +54,7 @@ def test_another_models_file_is_one_line(tmp_path: Path, model: FlatModel, tenso
     line = error_line(read_initial_model, tmp_path / "file", model)
     assert line == (
         f"service.initial_model = {tmp_path / 'file'} does not hold this model's parameters: take a file that "
-        "offbeat export wrote"
+        "offbeat server export wrote"
     )
 
 

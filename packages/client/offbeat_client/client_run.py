@@ -69,7 +69,7 @@ def run_client(
             end, at least every 30 s.
         terms: The helper's file ``terms.json``. With it, only masked updates leave the client; it declares no examples
             and measures no speed for the server.
-        privacy_key: The client's key; by default the one that ``offbeat privacy key`` made in the folder.
+        privacy_key: The client's key; by default the one that ``offbeat client key`` made in the folder.
 
     Returns:
         How many updates of this call counted.

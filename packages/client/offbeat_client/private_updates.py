@@ -209,7 +209,7 @@ def private_updates(folder: Path, terms: Path | None, key: Path | None, outbox: 
     key = key or folder / KEY_FILE
     if not key.exists():
         raise OffbeatError(
-            f"there is no key {key}: make one with offbeat privacy key --folder {folder}, and give the text that it "
+            f"there is no key {key}: make one with offbeat client key --folder {folder}, and give the text that it "
             "prints to the helper's operator"
         )
     _log.info("fingerprint of helper and terms: %s; compare it with the helper's operator", verified.fingerprint)

@@ -46,7 +46,7 @@ def benchmark(
     fresh: bool,
     jobs: int,
 ) -> None:
-    """Tune algorithms in worlds and compare them with the published results.
+    """Tune algorithms in worlds; compare with published results.
 
     ALGORITHM is a label of the benchmark, or FILE:CLASS for a class of your own; without any, all labels are run.
     Without --world, worlds whose data or packages are missing are left out.
@@ -59,7 +59,7 @@ def benchmark(
     from offbeat.benchmark.protocol import TRIALS, Plan, carry_out
     from offbeat.benchmark.table import budget_line, comparison_table
     from offbeat.benchmark.world import read_world, world_names
-    from offbeat.cli.console import console
+    from offbeat.cli.terminal import console
     from offbeat.data.dataset import MissingDataError
     from offbeat.runs.progress import Progress
 
@@ -89,11 +89,11 @@ def benchmark(
     for plan in ready:
         world = plan.world
         tuned = carry_out(
-            plan, lambda experiment: Progress(console, experiment.stop, "accuracy"), jobs=jobs, fresh=fresh
+            plan, lambda experiment: Progress(console(), experiment.stop, "accuracy"), jobs=jobs, fresh=fresh
         )
         data = raw_data.data_of(world, tuned)
         path = raw_data.write(output, world.name, data)
         others = raw_data.published(world.name)
         both = data if others is None else data.with_others(others)
-        console.print(comparison_table(world, compare(world, both.curves), own=list(data.facts)))
+        console().print(comparison_table(world, compare(world, both.curves), own=list(data.facts)))
         click.echo(f"Data: {path}")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @SET
 @click.option("--tune", is_flag=True, help="Measure the trainers on FILE, and print the key of the fastest.")
 def devices(file: Path | None, changes: Sequence[str], tune: bool) -> None:
-    """List this machine's devices, and what the experiment FILE would take."""
+    """List this machine's devices, and what FILE would take."""
     import torch
 
     from offbeat.config import experiment_file

@@ -33,7 +33,6 @@ class RunOptions:
     labels: Sequence[str]
     output: Path | None
     fresh: bool
-    resume: bool
     jobs: int
     device: str | None
     precision: str | None
@@ -79,7 +78,6 @@ def _with_run_options(command: Callable[[RunOptions], None]) -> Command:
         click.option("--precision", metavar="NAME", help="float32, tf32 or bf16; short for --set precision=NAME."),
         click.option("--device", metavar="NAME", help="auto, cpu, cuda, cuda:N or mps; short for --set device=NAME."),
         JOBS,
-        click.option("--resume", is_flag=True, hidden=True),  # the default, for commands of earlier versions
         FRESH,
         click.option("--output", metavar="FOLDER", type=PATH, help="Folder of the results; runs/NAME by default."),
         ALGORITHM,
@@ -95,7 +93,7 @@ def _with_run_options(command: Callable[[RunOptions], None]) -> Command:
 )
 @_with_run_options
 def compare(options: RunOptions) -> None:
-    """Run the algorithms of the experiment FILE and report how they compare."""
+    """Run the algorithms of the experiment FILE and compare them."""
     experiment, folder, runs = _run(options)
     _show(runs, folder, experiment.name)
 
@@ -103,7 +101,10 @@ def compare(options: RunOptions) -> None:
 @click.command(epilog="\b\nExample:\n  offbeat run experiments/quickstart.toml --algorithm fedbuff --jobs 2")
 @_with_run_options
 def run(options: RunOptions) -> None:
-    """Run the algorithms of the experiment FILE and print the folders of the results."""
+    """Run the algorithms of the experiment FILE.
+
+    Prints the folders of the results, without a report.
+    """
     _, _, runs = _run(options)
     for finished in runs:
         click.echo(finished.path)
@@ -119,7 +120,10 @@ def run(options: RunOptions) -> None:
 def report(
     folders: Sequence[Path], output: Path | None, target: float | None, csv: bool, markdown: bool, tensorboard: bool
 ) -> None:
-    """Report on existing runs; each RUN is the folder of a run, or a folder of runs."""
+    """Report on existing runs.
+
+    Each RUN is the folder of a run, or a folder of runs.
+    """
     from offbeat.report import export
     from offbeat.report.collect import collect
     from offbeat.report.summary import summarise
@@ -142,8 +146,8 @@ def report(
 @SET
 @click.option("--output", metavar="FOLDER", type=PATH, help="Folder of the drawing; runs/NAME by default.")
 def population(file: Path, changes: Sequence[str], output: Path | None) -> None:
-    """Draw the clients of the experiment FILE: availability, speeds and labels."""
-    from offbeat.cli.console import console
+    """Draw the clients of FILE: availability, speeds and labels."""
+    from offbeat.cli.terminal import console
     from offbeat.config import experiment_file
     from offbeat.report.population.plots import write_population
     from offbeat.report.population.statistics import population_statistics
@@ -152,20 +156,18 @@ def population(file: Path, changes: Sequence[str], output: Path | None) -> None:
 
     experiment = experiment_file.load(file, changes)
     statistics = population_statistics(experiment, load_data(experiment, click.echo))
-    console.print(population_table(statistics))
+    console().print(population_table(statistics))
     click.echo(f"Drawing: {write_population(statistics, output or Path('runs') / experiment.name)}")
 
 
 def _run(options: RunOptions) -> "tuple[Experiment, Path, list[Run]]":
-    from offbeat.cli.console import console
+    from offbeat.cli.terminal import console
     from offbeat.config import experiment_file
     from offbeat.config.experiment_sections import metric_name
     from offbeat.config.import_path import canonical
     from offbeat.runs.progress import Progress
     from offbeat.runs.run_all import run_all
 
-    if options.fresh and options.resume:
-        raise OffbeatError("--resume keeps runs and --fresh removes them: leave one of them out")
     if not math.isfinite(options.checkpoint_seconds):
         raise OffbeatError(f"--checkpoint-every {options.checkpoint_seconds}: must be a finite number of seconds")
     # An import path in an option is relative to the current folder, as in offbeat join.
@@ -186,7 +188,7 @@ def _run(options: RunOptions) -> "tuple[Experiment, Path, list[Run]]":
             experiment,
             labels,
             folder,
-            Progress(console, experiment.stop, metric),
+            Progress(console(), experiment.stop, metric),
             fresh=options.fresh,
             jobs=options.jobs,
             checkpoint_seconds=options.checkpoint_seconds,
@@ -207,7 +209,7 @@ def select_labels(experiment: "Experiment", labels: Sequence[str]) -> list[str]:
 
 def _show(runs: Sequence["Run"], folder: Path, title: str, target: float | None = None) -> None:
     """Print the table of a comparison and write its report."""
-    from offbeat.cli.console import console
+    from offbeat.cli.terminal import console
     from offbeat.report.html import write_report
     from offbeat.report.summary import summarise
     from offbeat.report.table import TerminalTable
@@ -215,7 +217,7 @@ def _show(runs: Sequence["Run"], folder: Path, title: str, target: float | None 
 
     rows = summarise(runs, target)  # first, because it raises an error if the runs cannot be compared
     click.echo(f"\n{world_of(runs)}")
-    console.print(TerminalTable(rows))
+    console().print(TerminalTable(rows))
     command = shlex.join(["offbeat", *sys.argv[1:]])
     click.echo(f"Report: {write_report(runs, folder, title, command, target)}")
 

@@ -11,7 +11,7 @@ def algorithms() -> None:
     from rich.text import Text
 
     from offbeat.algorithms import ALGORITHMS
-    from offbeat.cli.console import console
+    from offbeat.cli.terminal import console
     from offbeat.config.algorithm_table import as_inline_toml, default_hyper_parameters, hyper_parameters_of
 
     table = Table("Algorithm", "Description", "Hyper-parameters", box=box.SIMPLE)
@@ -22,7 +22,7 @@ def algorithms() -> None:
             for key in default_hyper_parameters(kind)
         ]
         table.add_row(name, (kind.__doc__ or "").partition("\n")[0], Text("\n".join(listed)))
-    console.print(table)
+    console().print(table)
 
 
 @click.group()
@@ -37,20 +37,23 @@ def list_data() -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from offbeat.cli.console import console
+    from offbeat.cli.terminal import console
     from offbeat.data.catalogue import list_datasets
 
     table = Table("Name", "Contents", "Train", "Test", "Place", box=box.SIMPLE)
     for entry in list_datasets():
         train, test = ("" if n is None else f"{n:,}" for n in (entry.train_examples, entry.test_examples))
         table.add_row(entry.name, entry.description, train, test, Text(entry.where, overflow="fold"))
-    console.print(table)
+    console().print(table)
 
 
 @data.command("get", epilog="\b\nExample:\n  offbeat data get mnist")
 @click.argument("name", metavar="NAME")
 def get_data(name: str) -> None:
-    """Download the data set NAME if it is missing, and print its place."""
+    """Download the data set NAME if it is missing.
+
+    Prints its place.
+    """
     from offbeat.data.catalogue import get_dataset
 
     click.echo(get_dataset(name).where)

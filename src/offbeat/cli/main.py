@@ -6,14 +6,15 @@ import click
 from offbeat_core.command_line import run_program, stop
 from offbeat_private.helper.commands import helper
 
-from offbeat.cli import experiments, listings, run_control, service, tokens
-from offbeat.cli.audit import audit
+from offbeat.cli import experiments, listings, serve
 from offbeat.cli.benchmark import benchmark
-from offbeat.cli.clients import clients
+from offbeat.cli.client import client
+from offbeat.cli.command_groups import SectionedGroup
 from offbeat.cli.devices import devices
 from offbeat.cli.join import join
 from offbeat.cli.new import new
 from offbeat.cli.privacy import privacy
+from offbeat.cli.server.server import server
 from offbeat.cli.sweep import sweep
 from offbeat.cli.theory import theory
 from offbeat.cli.tracking import track
@@ -21,50 +22,17 @@ from offbeat.out_of_memory import is_out_of_memory
 from offbeat.runs.interruption import InterruptedRunError
 
 
-@click.group(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=SectionedGroup, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="offbeat")
 def app() -> None:
     """Federated learning for clients that come and go."""
 
 
-app.add_command(theory)
-app.add_command(privacy)
-app.add_command(helper)
-app.add_command(audit)
-for _command in (
-    new,
-    experiments.compare,
-    experiments.run,
-    sweep,
-    benchmark,
-    experiments.report,
-    experiments.population,
-    track,
-    listings.algorithms,
-    listings.data,
-    devices,
-    service.serve,
-    join,
-    service.status,
-    clients,
-    run_control.pause,
-    run_control.resume,
-    run_control.extend,
-    tokens.tokens,
-    tokens.make_token,
-    tokens.revoke,
-    service.runs,
-    service.export,
-    service.backup,
-    service.demo,
-):
-    app.add_command(_command)
-
-
-@app.command("reproduce", hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
-def moved_reproduce() -> None:
-    """Name the command that replaces this one."""
-    raise click.ClickException("this is now 'python -m papers', in a checkout of Offbeat.")
+assert isinstance(app, SectionedGroup)
+app.add_section("Experiments", [new, experiments.compare, experiments.run, sweep, experiments.report, track])
+app.add_section("An experiment's parts", [listings.algorithms, listings.data, devices, experiments.population, privacy])
+app.add_section("Federations", [serve.demo, serve.serve, join, server, client, helper])
+app.add_section("Studies", [benchmark, theory])
 
 
 def main(command: click.Command = app, name: str = "offbeat") -> None:

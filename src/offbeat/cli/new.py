@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "of the pages on algorithms).",
 )
 def new(folder: Path, template: str) -> None:
-    """Write the files of a template into FOLDER, for you to change."""
+    """Write the files of a template into a new FOLDER."""
     known = _templates()
     if template not in known:
         raise OffbeatError(f"--template {template}: {did_you_mean(template, known)}")

@@ -1,15 +1,12 @@
-"""Commands ``offbeat privacy …``: noise and ε of a schedule, a client's key."""
+"""Commands ``privacy``: noise and ε of a schedule."""
 
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import click
 from offbeat_core.number_checks import LARGEST_COUNT
 from offbeat_private.noise.plan import LARGEST_BANDS, check_schedule, most_at_work
-
-from offbeat.cli.options import PATH
 
 
 class _Finite(click.FloatRange):
@@ -36,7 +33,7 @@ _DELTA = click.option(
 
 @click.group()
 def privacy() -> None:
-    """Plan differential privacy, make a client's key, compare clients' models."""
+    """Plan differential privacy: the noise of a schedule, and its ε."""
 
 
 @privacy.command(
@@ -62,9 +59,9 @@ def plan(
     delta: float,
     target_epsilon: float,
 ) -> None:
-    """Print the noise multiplier for a target ε, and either mechanism's error.
+    """Print the noise multiplier for a target ε.
 
-    A schedule that cannot be is refused; the error names the number to change.
+    Prints either mechanism's error, too. A schedule that cannot be is refused; the error names the number to change.
     """
     from offbeat_private.accounting import epsilon as epsilon_of
     from offbeat_private.accounting import noise_multiplier as noise_multiplier_for
@@ -72,7 +69,7 @@ def plan(
     from rich import box
     from rich.table import Table
 
-    from offbeat.cli.console import console
+    from offbeat.cli.terminal import console
 
     check_schedule(
         clients=clients, participations=participations, separation=separation, buffer=buffer, versions=versions
@@ -81,23 +78,23 @@ def plan(
     replace = epsilon_of(sigma, participations, delta, replace_one=True)
     mechanisms = {"independent": 1} if separation == 1 else {"independent": 1, "banded": separation}
     which = "independent noise" if separation == 1 else "either mechanism"
-    console.print(f"noise_multiplier = {sigma:.12g} for {which}", highlight=False)
-    console.print(
+    console().print(f"noise_multiplier = {sigma:.12g} for {which}", highlight=False)
+    console().print(
         f"ε = {epsilon_of(sigma, participations, delta):.4g} without a client's updates, {replace:.4g} with others in "
         f"their place, at δ = {delta:g}",
         highlight=False,
     )
     at_work = most_at_work(clients=clients, separation=separation, buffer=buffer)
-    console.print(f"clients at work at the same time: at most {at_work:,}", highlight=False)
+    console().print(f"clients at work at the same time: at most {at_work:,}", highlight=False)
     table = Table("mechanism", "bands", "noise in a model", "gain", box=box.SIMPLE)
     independent = prefix_sum_error(participations, separation, 1, versions)
     for name, bands in mechanisms.items():
         error = prefix_sum_error(participations, separation, bands, versions)
         table.add_row(name, f"{bands:,}", f"{sigma * error:.3g}", f"{independent / error:.2f} ×")
-    console.print(table)
+    console().print(table)
     if separation == 1:
-        console.print("banded noise is less from a separation of 2 on", highlight=False)
-    console.print(
+        console().print("banded noise is less from a separation of 2 on", highlight=False)
+    console().print(
         "noise in a model: all sums so far, each coordinate, root mean square over the versions, in clip norms",
         highlight=False,
     )
@@ -137,34 +134,6 @@ def epsilon(noise_multiplier: float, participations: int, delta: float, mechanis
         return
     click.echo(f"ε = {zero_out:.4g} without a client's updates (zero-out)")
     click.echo(f"ε = {replace_one:.4g} with others in their place (replace-one)")
-
-
-@privacy.command(epilog="\b\nExample:\n  offbeat privacy key --folder client")
-@click.option(
-    "--folder", metavar="FOLDER", type=PATH, default=Path("client"), show_default=True, help="The client's folder."
-)
-def key(folder: Path) -> None:
-    """Print the client's public key for the helper's roster.
-
-    If the folder has no key, it is made.
-    """
-    from offbeat_client.private_updates import public_key
-
-    click.echo(public_key(folder))
-
-
-@privacy.command(epilog="\b\nExample:\n  offbeat privacy compare ward-1/models-4e9d….txt ward-2/models-4e9d….txt")
-@click.argument("one", metavar="FILE", type=PATH)
-@click.argument("two", metavar="FILE", type=PATH)
-def compare(one: Path, two: Path) -> None:
-    """Check that two clients got the same models from the server.
-
-    Each FILE is models-….txt of a client's folder. A server that gives clients different models may single one out.
-    """
-    from offbeat_client.client_folder.trained_models import compare_models
-
-    count = compare_models(one, two)
-    click.echo(f"{count} version{' is' if count == 1 else 's are'} in both, with the same models")
 
 
 def _rounded(value: float) -> float:

@@ -46,9 +46,9 @@ def sweep(
     fresh: bool,
     jobs: int,
 ) -> None:
-    """Search the settings of the algorithms in the experiment FILE."""
-    from offbeat.cli.console import console
+    """Search the settings of the algorithms in FILE."""
     from offbeat.cli.experiments import select_labels
+    from offbeat.cli.terminal import console
     from offbeat.config import experiment_file
     from offbeat.runs.progress import Progress
     from offbeat.sweeps import result
@@ -62,10 +62,10 @@ def sweep(
     folder = output or Path("runs") / f"{experiment.name}-sweep"
     metric = measure_name(experiment) if experiment.metrics else None
     done = wanted.carry_out(
-        folder, lambda runs: Progress(console, experiment.stop, metric, runs), jobs=jobs, fresh=fresh
+        folder, lambda runs: Progress(console(), experiment.stop, metric, runs), jobs=jobs, fresh=fresh
     )
     for table in result.tables(wanted, done):
-        console.print(table)
+        console().print(table)
     click.echo(f"{result.budget(wanted)}\nTrials: {result.write_csv(wanted, done, folder)}")
     best = result.best_trials(done)
     path = result.write_best(wanted, best, folder)

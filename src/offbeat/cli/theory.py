@@ -78,35 +78,29 @@ def bound(
         _show(label, report)
 
 
-@theory.command("check", hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
-def moved_check() -> None:
-    """Name the command that replaces this one."""
-    raise click.ClickException("this is now 'python -m papers theory', in a checkout of Offbeat.")
-
-
 def _show(label: str, report: "TheoryReport | str") -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    from offbeat.cli.console import console
+    from offbeat.cli.terminal import console
 
     if isinstance(report, str):
-        console.print(Text(f"\n{label}: {report}"))
+        console().print(Text(f"\n{label}: {report}"))
         return
     broken = len(report.bound.broken)
     verdict = f"not proven, assumptions broken: {broken}" if broken else "proven if the given assumptions hold"
     value = f"{report.left_side} ≤ {report.bound.value:.6g}" if math.isfinite(report.bound.value) else "no bound"
-    console.print(Text(f"\n{label}: {report.theorem}: {verdict}", style="bold"))
-    console.print(Text(value))
+    console().print(Text(f"\n{label}: {report.theorem}: {verdict}", style="bold"))
+    console().print(Text(value))
     constants = [f"{constant.symbol} = {constant.value:.6g} ({constant.source})" for constant in report.constants]
-    console.print(Text(f"with {', '.join(constants)}"))
+    console().print(Text(f"with {', '.join(constants)}"))
     if report.recommended_lr is not None:
-        console.print(Text(f"Recommended: local.lr = {report.recommended_lr:.6g}"))
+        console().print(Text(f"Recommended: local.lr = {report.recommended_lr:.6g}"))
     table = Table("", "Assumption", box=box.SIMPLE)
     for assumption in report.bound.assumptions:
         table.add_row(_status(assumption), Text(assumption.text))
-    console.print(table)
+    console().print(table)
 
 
 def _status(assumption: "Assumption") -> str:

@@ -25,7 +25,10 @@ TRACK = click.option(
 @click.option("--to", "name", type=click.Choice(TRACKERS), required=True, help="The tracker.")
 @click.option("--follow", is_flag=True, hidden=True, help="Go on until standard input is closed.")
 def track(folder: Path, name: TrackerName, follow: bool) -> None:
-    """Send the runs in FOLDER to a tracker, as far as it does not have them yet."""
+    """Send the runs in FOLDER to a tracker.
+
+    Only what the tracker does not have yet.
+    """
     if follow:
         from offbeat.trackers.follower import follow as follow_runs
 

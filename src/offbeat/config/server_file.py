@@ -60,7 +60,7 @@ class ServiceSection(Section):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = ServerSettings.seed
     """Fixes the initial model, the selection of clients and the algorithm's random draws."""
     initial_model: UserPath | None = None
-    """A model that offbeat export wrote: this run begins from it."""
+    """A model that offbeat server export wrote: this run begins from it."""
     connections_per_address: Count | None = ServerSettings.connections_per_address
     """The most connections from one address; a quarter of all that the server accepts if it is left out."""
     token_seconds: Positive | None = ServerSettings.token_seconds

@@ -12,7 +12,7 @@ from offbeat.training.flat_model import FlatModel
 
 
 def read_initial_model(path: Path, model: FlatModel) -> Tensor:
-    """Return the vector, float32 ``(d,)``, of a file of ``offbeat export`` or a run.
+    """Return the vector, float32 ``(d,)``, of an exported file or of a run.
 
     Raises:
         OffbeatError: The file cannot be read, or holds other parameters than ``model``.
@@ -26,8 +26,8 @@ def read_initial_model(path: Path, model: FlatModel) -> Tensor:
     named = model.named(vector)
     if _forms(tensors) not in (_forms(named), _forms(model.saved(vector))):
         raise OffbeatError(
-            f"service.initial_model = {path} does not hold this model's parameters: take a file that offbeat export "
-            "wrote"
+            f"service.initial_model = {path} does not hold this model's parameters: take a file that "
+            "offbeat server export wrote"
         )
     for name, tensor in named.items():
         tensor.copy_(tensors[name])

@@ -141,7 +141,7 @@ def test_remedies_are_those_of_the_tokens_kind(accounts):
     accounts.issued.keep_in_folder("admin", None)
     assert accounts.is_valid(made, "admin")  # it was not in the folder
     accounts.issued.revoke(token_id(made))
-    for token, remedy in ((made, "offbeat tokens make FOLDER admin"), (in_folder, "delete admin-token")):
+    for token, remedy in ((made, "offbeat server tokens make FOLDER admin"), (in_folder, "delete admin-token")):
         with pytest.raises(Refusal, match=f"the token was revoked: .*{remedy}"):
             accounts.check(token, "admin")
 

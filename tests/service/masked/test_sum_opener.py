@@ -119,7 +119,7 @@ def test_while_the_helper_is_away_clients_go_on_and_versions_wait(server):
         assert client.put(visit, share).json()["receipt"]["counted"]
     until(lambda: "cannot be reached" in server.status()["helper"])
     ready = server.served.admin.http.get("/readyz").raise_for_status()
-    assert ready.text == "no new versions, since the helper cannot open sums: see offbeat status\n"
+    assert ready.text == "no new versions, since the helper cannot open sums: see offbeat server status\n"
     assert (server.status()["sums_waiting"], server.algorithm.version) == (2, 0)
     printed = CliRunner().invoke(app, ["status", str(server.served.folder)]).output
     assert "helper: the helper cannot be reached\n" in printed

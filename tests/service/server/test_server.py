@@ -22,7 +22,7 @@ def test_a_token_in_the_folder_that_is_gone_or_revoked_is_replaced_at_the_next_s
             assert {token for token in tokens if accounts.is_valid(token, kind)} == {tokens[-1]}
             if event == "delete":
                 listed = [token for token in admin.tokens(folder) if (token["kind"], token["state"]) == (kind, "valid")]
-                admin.revoke(folder, listed[0]["id"])
+                admin.revoke_token(folder, listed[0]["id"])
     assert len(set(tokens[:3])) == 3
     assert tokens[3] == tokens[2]
 

@@ -28,7 +28,10 @@ class _Command(click.Command):
 
 @click.group(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 def helper() -> None:
-    """Open masked sums for a server that must not see single updates."""
+    """Open the masked sums of a server.
+
+    The server must not see single updates.
+    """
 
 
 @helper.command(
@@ -78,7 +81,10 @@ def enrol(file: Path, folder: Path, hosts: Sequence[str]) -> None:
 )
 @click.option("--log", "logs", is_flag=True, help="Write each event to standard error, as a line of JSON.")
 def serve(folder: Path, host: str, port: int, logs: bool) -> None:
-    """Open batches until Ctrl-C; the same command resumes."""
+    """Open sums until Ctrl-C.
+
+    The same command resumes.
+    """
     from offbeat_core.serving.console_log import write_logs
 
     from offbeat_private.helper.server import run_helper
@@ -91,7 +97,7 @@ def serve(folder: Path, host: str, port: int, logs: bool) -> None:
 @helper.command(cls=_Command, epilog="\b\nExample:\n  offbeat-helper status --folder helper")
 @_FOLDER
 def status(folder: Path) -> None:
-    """Show what the helper has opened, and what that has cost its clients."""
+    """Show the opened sums, and what they cost the clients."""
     from offbeat_private.helper.status import status as read_status
 
     now = read_status(folder)

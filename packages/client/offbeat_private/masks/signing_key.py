@@ -58,7 +58,7 @@ def public_bytes(text: str) -> bytes:
     if len(key) != 32 or _text(key) != text:
         raise ValueError(f"a client's key is {_PREFIX!r} and 43 letters, digits, - or _, got {text[:60]!r}")
     if not _is_secret(key):
-        raise ValueError(f"anybody can sign for the key {text}: make one with offbeat privacy key")
+        raise ValueError(f"anybody can sign for the key {text}: make one with offbeat client key")
     return key
 
 

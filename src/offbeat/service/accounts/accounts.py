@@ -18,7 +18,7 @@ from offbeat.service.store.log_writer import LogWriter
 _REMEDIES: dict[Kind, str] = {
     "enrolment": "ask for a new enrolment token",
     "client": "ask for a new enrolment token, and enrol again in another folder",
-    "admin": "make another one on the server's machine: offbeat tokens make FOLDER admin --output FILE",
+    "admin": "make another one on the server's machine: offbeat server tokens make FOLDER admin --output FILE",
 }
 _REMEDY_IN_FOLDER = "delete admin-token in the server's folder and start the server again, which makes another one"
 _IF_UNKNOWN: dict[str, str] = {

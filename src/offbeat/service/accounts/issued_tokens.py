@@ -83,7 +83,8 @@ class IssuedTokens:
         found = [hashed for hashed in self._accounts if hashed[:_ID_DIGITS] == token_id]
         if not found:
             raise Refusal(
-                "no-such-token", f"there is no token {token_id[:100]!r}: list them, for instance by offbeat tokens"
+                "no-such-token",
+                f"there is no token {token_id[:100]!r}: list them with offbeat server tokens",
             )
         for hashed in found:
             self._revoke(hashed)

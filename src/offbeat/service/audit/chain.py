@@ -27,7 +27,9 @@ class Head:
     def parse(cls, text: str) -> Self:
         """Return the head of a text such as ``17:3f…``."""
         if not re.fullmatch(r"[0-9]{1,18}:[0-9a-f]{64}", text, re.ASCII):
-            raise OffbeatError(f"{text[:100]!r} is not a head: write NUMBER:DIGEST, as offbeat audit verify prints it")
+            raise OffbeatError(
+                f"{text[:100]!r} is not a head: write NUMBER:DIGEST, as offbeat server audit verify does"
+            )
         number, _, digest = text.partition(":")
         return cls(int(number), digest)
 

@@ -131,7 +131,7 @@ class Service:
         if shares is None or shares.facts.problem is None or self.engine.run.is_finished:
             return None
         # Strangers may ask, so the helper's address is left out.
-        return "no new versions, since the helper cannot open sums: see offbeat status"
+        return "no new versions, since the helper cannot open sums: see offbeat server status"
 
     def _is_without_clients(self) -> bool:
         """Return whether no client may take part any more.

@@ -114,7 +114,7 @@ def _number(listed: list[dict[str, Any]], which: str) -> int:
     else:
         found = {client["client"] for client in listed if which in (client["name"], str(client["client"]))}
     if not found:
-        raise OffbeatError(f"there is no client {which!r}: offbeat clients lists names and numbers")
+        raise OffbeatError(f"there is no client {which!r}: offbeat server clients lists names and numbers")
     if len(found) > 1:
         numbers = ", ".join(f"client-{number}" for number in sorted(found)[:10])
         raise OffbeatError(f"{which!r} may be several clients: write one of {numbers}")
@@ -134,15 +134,9 @@ def make_token(folder: Path, kind: str, *, uses: int | None, seconds: float | No
     return _ask(folder, "POST", f"/v1/{kind}-tokens", wanted)["token"]
 
 
-def revoke(folder: Path, name: str) -> None:
-    """Revoke the token with the id ``name``, or all tokens of a client.
-
-    For client 3, ``name`` is ``client-3``.
-    """
-    kind, _, number = name.partition("-")
-    if kind == "client" and not number.isdecimal():
-        raise OffbeatError(f"{name!r} is not a client: write client-3 for client 3")
-    _ask(folder, "DELETE", f"/v1/clients/{number}" if kind == "client" else f"/v1/tokens/{quote(name, safe='')}")
+def revoke_token(folder: Path, token_id: str) -> None:
+    """Revoke an enrolment or admin token."""
+    _ask(folder, "DELETE", f"/v1/tokens/{quote(token_id, safe='')}")
 
 
 def _ask(folder: Path, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from offbeat.cli.default_group import DefaultGroup
+from offbeat.cli.command_groups import DefaultGroup
 from offbeat.cli.options import PATH
-from offbeat.cli.terminal_text import visible
+from offbeat.cli.terminal import visible
 
 _FOLDER = click.argument("folder", metavar="FOLDER", type=PATH)
 _HEAD = (
@@ -28,20 +28,20 @@ _HEAD = (
 _CLIENT = click.argument("which", metavar="CLIENT")
 
 
-@click.group(cls=DefaultGroup, epilog="\b\nExample:\n  offbeat clients runs/service")
+@click.group(cls=DefaultGroup, epilog="\b\nExample:\n  offbeat server clients runs/service")
 def clients() -> None:
     """List, rename and revoke the clients of a server.
 
-    `offbeat clients FOLDER` is short for `offbeat clients list FOLDER`. CLIENT is a client's name, or its
+    `offbeat server clients FOLDER` is short for `offbeat server clients list FOLDER`. CLIENT is a client's name, or its
     number, as 3 or client-3.
     """
 
 
-@clients.command("list", epilog="\b\nExample:\n  offbeat clients list runs/service --json")
+@clients.command("list", epilog="\b\nExample:\n  offbeat server clients list runs/service --json")
 @_FOLDER
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; times are Unix seconds.")
 def show(folder: Path, as_json: bool) -> None:
-    """List the clients of the server with this FOLDER.
+    """List the clients of a server.
 
     The server may be stopped, and FOLDER may be a backup.
     """
@@ -57,17 +57,20 @@ def show(folder: Path, as_json: bool) -> None:
         click.echo(line)
 
 
-@clients.command(epilog="\b\nExample:\n  offbeat clients revoke runs/service 'ward 3'")
+@clients.command(epilog="\b\nExample:\n  offbeat server clients revoke runs/service 'ward 3'")
 @_FOLDER
 @_CLIENT
 def revoke(folder: Path, which: str) -> None:
-    """Revoke CLIENT: its requests are refused, and its visit is lost."""
+    """Revoke CLIENT.
+
+    Its requests are refused, and its visit is lost.
+    """
     from offbeat.service.server import admin
 
     click.echo(f"client-{admin.revoke_client(folder, which)}: revoked")
 
 
-@clients.command(epilog="\b\nExample:\n  offbeat clients rename runs/service client-3 'ward 3'")
+@clients.command(epilog="\b\nExample:\n  offbeat server clients rename runs/service client-3 'ward 3'")
 @_FOLDER
 @_CLIENT
 @click.argument("name", metavar="NAME")

@@ -1,4 +1,4 @@
-from offbeat.cli.terminal_text import visible
+from offbeat.cli.terminal import visible
 
 
 def test_characters_that_could_change_the_terminal_are_escaped():

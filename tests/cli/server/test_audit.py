@@ -22,20 +22,22 @@ def test_a_clients_heads_verify_the_log_until_it_is_cut(offbeat: Command, tmp_pa
         run_client(server.url, lambda _: fit, home, enrolment_token=server.enrolment_token, name="ward 3", visits=2)
     (head,) = (home / "audit-heads").read_text().splitlines()
     assert head.startswith("4:")  # the start, two tokens, the client
-    code, out, _ = offbeat("audit", "verify", str(folder))
+    code, out, _ = offbeat("server", "audit", "verify", str(folder))
     assert (code, out.splitlines()[0]) == (0, "5 entries, not compared with a head")
     assert out.splitlines()[1].startswith("head: 5:")
-    code, out, _ = offbeat("audit", "verify", str(folder), "--head", head, "--heads", str(home / "audit-heads"))
+    code, out, _ = offbeat(
+        "server", "audit", "verify", str(folder), "--head", head, "--heads", str(home / "audit-heads")
+    )
     assert (code, out.splitlines()[0]) == (0, "5 entries, agrees with 2 heads")
-    shown = [json.loads(line) for line in offbeat("audit", "show", str(folder), "--json")[1].splitlines()]
+    shown = [json.loads(line) for line in offbeat("server", "audit", "show", str(folder), "--json")[1].splitlines()]
     assert [entry["number"] for entry in shown] == [1, 2, 3, 4, 5]
     assert (shown[3]["kind"], shown[3]["name"]) == ("client enrolled", "ward 3")
-    line = offbeat("audit", "show", str(folder))[1].splitlines()[3]
+    line = offbeat("server", "audit", "show", str(folder))[1].splitlines()[3]
     assert line.startswith(f'4  {shown[3]["at"]}  client enrolled  client=0  name="ward 3"')
     other = f"4:{'0' * 64}"
-    code, _, error = offbeat("audit", "verify", str(folder), "--head", other)
+    code, _, error = offbeat("server", "audit", "verify", str(folder), "--head", other)
     assert (code, error.count("\n")) == (2, 1)
     assert "written anew" in error
-    assert offbeat("audit", "verify", str(folder), "--head", f"99{head[1:]}")[0] == 2
-    assert offbeat("audit", "verify", str(folder), "--head", "x")[0] == 2
-    assert offbeat("audit", "verify", str(tmp_path))[0] == 2
+    assert offbeat("server", "audit", "verify", str(folder), "--head", f"99{head[1:]}")[0] == 2
+    assert offbeat("server", "audit", "verify", str(folder), "--head", "x")[0] == 2
+    assert offbeat("server", "audit", "verify", str(tmp_path))[0] == 2

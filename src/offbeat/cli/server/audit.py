@@ -10,15 +10,15 @@ from offbeat.cli.options import PATH
 
 @click.group()
 def audit() -> None:
-    """Check and print the audit log of a server's folder or of a backup."""
+    """Check or print the audit log of a server or a backup."""
 
 
-@audit.command(epilog="\b\nExample:\n  offbeat audit verify runs/service --heads client/audit-heads")
+@audit.command(epilog="\b\nExample:\n  offbeat server audit verify runs/service --heads client/audit-heads")
 @click.argument("folder", metavar="FOLDER", type=PATH)
 @click.option("--head", "texts", metavar="H", multiple=True, help="A head that the server gave out; repeatable.")
 @click.option("--heads", "files", metavar="FILE", type=PATH, multiple=True, help="audit-heads of a client's folder.")
 def verify(folder: Path, texts: tuple[str, ...], files: tuple[Path, ...]) -> None:
-    """Check that no entry of the audit log in FOLDER was changed or removed.
+    """Check that no entry of the log was changed or removed.
 
     Only a head shows that the last entries were removed, or that the whole log was written anew.
     """
@@ -34,7 +34,7 @@ def verify(folder: Path, texts: tuple[str, ...], files: tuple[Path, ...]) -> Non
     click.echo(f"head: {head}")
 
 
-@audit.command(epilog="\b\nExample:\n  offbeat audit show runs/service")
+@audit.command(epilog="\b\nExample:\n  offbeat server audit show runs/service")
 @click.argument("folder", metavar="FOLDER", type=PATH)
 @click.option("--json", "as_json", is_flag=True, help="Print each entry as a line of JSON.")
 def show(folder: Path, as_json: bool) -> None:

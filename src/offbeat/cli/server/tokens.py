@@ -1,38 +1,28 @@
 """Commands ``tokens``: enrolment and admin tokens."""
 
-import copy
 import os
 from pathlib import Path
 
 import click
 from offbeat_core.errors import OffbeatError
 
-from offbeat.cli.default_group import DefaultGroup
+from offbeat.cli.command_groups import DefaultGroup
 from offbeat.cli.options import PATH
-from offbeat.cli.terminal_text import visible
+from offbeat.cli.terminal import visible
 
 
-def _renamed(command: click.Command, name: str) -> click.Command:
-    """Return a copy of a command with its name in the group."""
-    copied = copy.copy(command)
-    copied.epilog = (command.epilog or "").replace(f"offbeat {command.name} ", f"offbeat tokens {name} ")
-    copied.name = name
-    return copied
-
-
-@click.group(cls=DefaultGroup, epilog="\b\nExample:\n  offbeat tokens runs/service")
+@click.group(cls=DefaultGroup, epilog="\b\nExample:\n  offbeat server tokens runs/service")
 def tokens() -> None:
     """List, make and revoke enrolment and admin tokens.
 
-    `offbeat tokens FOLDER` is short for `offbeat tokens list FOLDER`. `offbeat make-token` is another name of `offbeat
-    tokens make`, and `offbeat revoke` of `offbeat tokens revoke`.
+    `offbeat server tokens FOLDER` is short for `offbeat server tokens list FOLDER`.
     """
 
 
-@tokens.command("list", epilog="\b\nExample:\n  offbeat tokens list runs/service")
+@tokens.command("list", epilog="\b\nExample:\n  offbeat server tokens list runs/service")
 @click.argument("folder", metavar="FOLDER", type=PATH)
 def show(folder: Path) -> None:
-    """List the enrolment and admin tokens of the server with this FOLDER, by id."""
+    """List the enrolment and admin tokens by id."""
     from offbeat.service.server import admin
 
     for token in admin.tokens(folder):
@@ -44,8 +34,8 @@ def show(folder: Path) -> None:
         click.echo(f"{token['id']}: {', '.join([*parts, *filter(None, [visible(token['name'])])])}")
 
 
-@click.command(
-    epilog="\b\nExample:\n  offbeat make-token runs/service enrolment --uses 8 --hours 24 --output ward-3-token"
+@tokens.command(
+    epilog="\b\nExample:\n  offbeat server tokens make runs/service enrolment --uses 8 --hours 24 --output ward-3-token"
 )
 @click.argument("folder", metavar="FOLDER", type=PATH)
 @click.argument("kind", metavar="KIND", type=click.Choice(["enrolment", "admin"]))
@@ -53,8 +43,8 @@ def show(folder: Path) -> None:
 @click.option("--hours", metavar="HOURS", type=click.FloatRange(0, 1e6, min_open=True), help="How long it is valid.")
 @click.option("--name", metavar="NAME", default="", help="Its purpose, for the list of tokens.")
 @click.option("--output", metavar="FILE", type=PATH, required=True, help="The token's file, which only you can read.")
-def make_token(folder: Path, kind: str, uses: int | None, hours: float | None, name: str, output: Path) -> None:
-    """Make an enrolment or admin token (KIND) for the server with this FOLDER."""
+def make(folder: Path, kind: str, uses: int | None, hours: float | None, name: str, output: Path) -> None:
+    """Make an enrolment or admin token (KIND)."""
     from offbeat.service.server import admin
 
     if uses is not None and kind != "enrolment":
@@ -74,19 +64,15 @@ def make_token(folder: Path, kind: str, uses: int | None, hours: float | None, n
     click.echo(f"{output}: a new {kind} token")
 
 
-@click.command(epilog="\b\nExample:\n  offbeat revoke runs/service client-3")
+@tokens.command(epilog="\b\nExample:\n  offbeat server tokens revoke runs/service 4be1")
 @click.argument("folder", metavar="FOLDER", type=PATH)
-@click.argument("which", metavar="WHICH")
+@click.argument("which", metavar="ID")
 def revoke(folder: Path, which: str) -> None:
-    """Revoke a token of the server with this FOLDER.
+    """Revoke the token with this ID.
 
-    WHICH is the token's id as in `offbeat tokens`, or a client such as `client-3`, whose tokens are then revoked.
+    `offbeat server tokens` lists the ids.
     """
     from offbeat.service.server import admin
 
-    admin.revoke(folder, which)
+    admin.revoke_token(folder, which)
     click.echo(f"{which}: revoked")
-
-
-tokens.add_command(_renamed(make_token, "make"))
-tokens.add_command(_renamed(revoke, "revoke"))

@@ -24,7 +24,7 @@ def test_the_table_shows_all_that_is_known_and_no_control_characters(
     unknown = KNOWN | {"client": 12, "name": "a\x1b[31m\u202eb\nc", "enrolled": None, "last_seen": None, "revoked": 0.0}
     unknown |= {"mean_staleness": None, "counted": 0}
     monkeypatch.setattr(admin, "clients", lambda _: admin.Clients(listens=False, clients=[KNOWN, unknown]))
-    code, out, error = offbeat("clients", "server")
+    code, out, error = offbeat("server", "clients", "server")
     assert (code, error) == (0, "The server is stopped: these are the clients in its folder.\n")
     assert out.splitlines() == [
         "client    enrolled (UTC)   last seen (UTC)  visits  counted  refused  lost  staleness  revoked  name",
@@ -32,8 +32,8 @@ def test_the_table_shows_all_that_is_known_and_no_control_characters(
         "    12                 -                 -   1,234        0       30     3          -      yes  "
         "a\\x1b[31m\\u202eb\\nc",
     ]
-    for words in (("clients", "list", "server", "--json"), ("clients", "--json", "server")):
-        assert json.loads(offbeat(*words)[1]) == {"listens": False, "clients": [KNOWN, unknown]}
+    for words in (("list", "server", "--json"), ("--json", "server")):
+        assert json.loads(offbeat("server", "clients", *words)[1]) == {"listens": False, "clients": [KNOWN, unknown]}
 
 
 def test_clients_are_renamed_and_revoked_by_name_or_number(offbeat: Command, tmp_path: Path) -> None:
@@ -41,25 +41,26 @@ def test_clients_are_renamed_and_revoked_by_name_or_number(offbeat: Command, tmp
     with running(folder) as server:
         for name in ("", "ward 3", "ward 3", "0", "client-9"):
             server.enrol(name=name)
-        assert offbeat("clients", "rename", str(folder), "client-0", "Würzburg")[:2] == (0, "client-0: renamed\n")
-        assert offbeat("clients", "rename", str(folder), "Würzburg", "病院")[:2] == (0, "client-0: renamed\n")
+        renamed = (0, "client-0: renamed\n")
+        assert offbeat("server", "clients", "rename", str(folder), "client-0", "Würzburg")[:2] == renamed
+        assert offbeat("server", "clients", "rename", str(folder), "Würzburg", "病院")[:2] == renamed
         for which, problem in (
             ("ward 3", "'ward 3' may be several clients: write one of client-1, client-2"),
             ("0", "'0' may be several clients: write one of client-0, client-3"),
-            ("client-9", "there is no client 'client-9': offbeat clients lists names and numbers"),
+            ("client-9", "there is no client 'client-9': offbeat server clients lists names and numbers"),
             ("-1", None), ("\u0663", "there is no client '\u0663'"), ("9" * 5000, "there is no client"),
         ):  # fmt: skip
-            code, _, error = offbeat("clients", "revoke", str(folder), which)
+            code, _, error = offbeat("server", "clients", "revoke", str(folder), which)
             assert (code, error.count("\n")) == (2, 1)
             assert problem is None or problem in error
-        assert "visible characters only" in offbeat("clients", "rename", str(folder), "1", "a\nb")[2]
-        assert offbeat("clients", "revoke", str(folder), "病院")[:2] == (0, "client-0: revoked\n")
-        assert offbeat("clients", "revoke", str(folder), "4")[:2] == (0, "client-4: revoked\n")
-        listed = json.loads(offbeat("clients", str(folder), "--json")[1])
+        assert "visible characters only" in offbeat("server", "clients", "rename", str(folder), "1", "a\nb")[2]
+        assert offbeat("server", "clients", "revoke", str(folder), "病院")[:2] == (0, "client-0: revoked\n")
+        assert offbeat("server", "clients", "revoke", str(folder), "4")[:2] == (0, "client-4: revoked\n")
+        listed = json.loads(offbeat("server", "clients", str(folder), "--json")[1])
         assert listed["listens"]
         assert [row["revoked"] is not None for row in listed["clients"]] == [True, False, False, False, True]
-        assert offbeat("tokens", "revoke", str(folder), "client-1")[:2] == (0, "client-1: revoked\n")
-    listed = json.loads(offbeat("clients", str(folder), "--json")[1])
+        assert offbeat("server", "tokens", "revoke", str(folder), "client-1")[0] == 2  # it is not a token's id
+    listed = json.loads(offbeat("server", "clients", str(folder), "--json")[1])
     assert (listed["listens"], listed["clients"][0]["name"]) == (False, "病院")
 
 
@@ -67,16 +68,16 @@ def test_a_run_is_paused_resumed_and_extended(offbeat: Command, tmp_path: Path) 
     folder = tmp_path / "server"
     with running(folder, stop_versions=1, config={"stop": {"versions": 1}}) as server:
         peers = [server.enrol(), server.enrol()]
-        assert offbeat("pause", str(folder))[:2] == (0, "Paused\n")
-        assert "paused: True\n" in offbeat("status", str(folder))[1]
-        assert offbeat("resume", str(folder))[:2] == (0, "Resumed\n")
+        assert offbeat("server", "pause", str(folder))[:2] == (0, "Paused\n")
+        assert "paused: True\n" in offbeat("server", "status", str(folder))[1]
+        assert offbeat("server", "resume", str(folder))[:2] == (0, "Resumed\n")
         for peer in peers:
             assert peer.send(peer.check_in(), ONES)["counted"]
-        assert "finished: True\n" in offbeat("status", str(folder))[1]
-        assert offbeat("extend", str(folder), "4")[:2] == (0, "The run ends at version 4\n")
-        assert "may only grow" in offbeat("extend", str(folder), "3")[2]
+        assert "finished: True\n" in offbeat("server", "status", str(folder))[1]
+        assert offbeat("server", "extend", str(folder), "4")[:2] == (0, "The run ends at version 4\n")
+        assert "may only grow" in offbeat("server", "extend", str(folder), "3")[2]
         assert peers[0].check_in()
-    code, shown, _ = offbeat("status", str(folder))
+    code, shown, _ = offbeat("server", "status", str(folder))
     assert code == 3
     assert shown.startswith("server: stopped\n")
     assert "stop versions: 4\n" in shown

@@ -1,0 +1,74 @@
+"""Commands ``serve`` and ``demo``: a server, and one with clients on this machine."""
+
+import logging
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from offbeat.cli.options import FILE, PATH, SET
+
+if TYPE_CHECKING:
+    from offbeat.service.server.server import Listening
+
+
+@click.command(epilog="\b\nExample:\n  offbeat serve examples/service/server.toml")
+@FILE
+@SET
+@click.option("--log", "logs", is_flag=True, help="Write each event to standard error, as a line of JSON.")
+def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
+    """Run the server of FILE until Ctrl-C.
+
+    The same command resumes the run.
+    """
+    from offbeat_core.serving.certificates import fingerprint
+    from offbeat_core.serving.console_log import write_logs
+
+    from offbeat.config.server_file import load
+    from offbeat.worlds.serve import run_server
+
+    write_logs(logging.INFO if logs else logging.WARNING)
+    server = load(file, changes)
+    folder = Path(server.service.folder)
+
+    def ready(listening: "Listening") -> None:
+        status = listening.service.status()
+        click.echo(f"Listening at {listening.url}: {status.algorithm}, version {status.version}")
+        options: list[object] = ["--token-file", folder / "enrolment-token"]
+        if server.service.tls and not server.service.certificate:
+            ca = folder / "tls" / "ca.pem"
+            options += ["--ca", ca]
+            click.echo(f"Certificate of its own CA, SHA-256 {fingerprint(ca)}")
+        if server.privacy is not None and server.privacy.helper is not None:
+            options += ["--terms", server.service.helper_terms]
+        command = ["offbeat", "join", listening.public_url, *options, "--client", "FILE.py:make_client"]
+        click.echo(f"Enrol clients: {shlex.join(map(str, command))}")
+        click.echo(f"Live page: {listening.public_url}/ (its token is in {folder}/admin-token)")
+        status_of = shlex.join(["offbeat", "server", "status", str(folder)])
+        click.echo(f"Status: {status_of}; metrics: {listening.url}/metrics (token in {folder}/admin-token)")
+
+    run_server(server, ready)
+    click.echo("Stopped; the same command resumes the run")
+
+
+@click.command(epilog="\b\nExample:\n  offbeat demo --private")
+@click.option("--private", is_flag=True, help="Mask the updates; a helper opens their sums, and is killed too.")
+@click.option(
+    "--folder",
+    metavar="FOLDER",
+    type=PATH,
+    default=Path("runs/demo"),
+    show_default=True,
+    help="Folder of all processes.",
+)
+def demo(private: bool, folder: Path) -> None:
+    """Run a server and clients here, and kill some of them.
+
+    There are eight clients. Prints the model's accuracy.
+    """
+    from offbeat.cli.demo.plain import run_demo
+    from offbeat.cli.demo.private import run_private_demo
+
+    (run_private_demo if private else run_demo)(click.echo, folder)

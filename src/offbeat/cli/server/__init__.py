@@ -1,0 +1,1 @@
+"""Commands ``offbeat server …``: of a server that runs, or of its folder."""
