@@ -6,7 +6,7 @@ The built-in data sets are standardised: with the same learning rate, softmax re
 from dataclasses import replace
 
 from offbeat import Dataset
-from offbeat.data.builtin.mnist import FASHION_MNIST, MNIST
+from offbeat.data.builtin.images import FASHION_MNIST, MNIST
 
 
 def mnist() -> Dataset:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from offbeat import Dataset
-from offbeat.data.builtin.mnist import FASHION_MNIST
+from offbeat.data.builtin.images import FASHION_MNIST
 from offbeat.data.catalogue import load_dataset
 from offbeat.inputs import map_inputs
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from offbeat_core.errors import OffbeatError, did_you_mean
 
-from offbeat.data.builtin import cifar10, digits, sentiment140, sst2
-from offbeat.data.builtin.mnist import FASHION_MNIST, MNIST
+from offbeat.data.builtin import cifar10, sentiment140, sst2
+from offbeat.data.builtin.images import FASHION_MNIST, MNIST, digits
 from offbeat.data.dataset import Dataset
 from offbeat.data.source_files import Source, data_folder
 
 DATASETS: dict[str, Callable[[], Dataset]] = {
-    "digits": digits.load,
+    "digits": digits,
     "mnist": MNIST.load,
     "fashion-mnist": FASHION_MNIST.load,
     "cifar10": cifar10.load,

@@ -11,7 +11,7 @@ from offbeat_core.user_code_errors import failure
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from offbeat.data.missing_values import refuse_missing
+from offbeat.data.dataset_checks import refuse_missing
 from offbeat.inputs import Inputs, find_inputs, map_inputs, name_inputs
 
 Collate = Callable[[list[Any]], Any]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError
 
 from offbeat.data.builtin.cifar10_archives import BATCHES, CLASSES, PIXELS, read_binary, read_jpegs
-from offbeat.data.builtin.standardise import standardise
+from offbeat.data.builtin.images import standardise
 from offbeat.data.dataset import Dataset
 from offbeat.data.source_files import Source, cache_folder
 

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from offbeat_core.errors import OffbeatError
+from sklearn.datasets import load_digits
 
-from offbeat.data.builtin.idx import IdxDataset, read_idx
+from offbeat.data.builtin.images import FASHION_MNIST, MNIST, IdxDataset, digits, read_idx, standardise
 from offbeat.data.dataset import MissingDataError
 from offbeat.data.source_files import Source
 
@@ -127,3 +129,76 @@ def test_a_broken_file_is_named(small, nowhere):
     with pytest.raises(OffbeatError, match=re.escape(str(path))) as caught:
         small.load()
     assert not isinstance(caught.value, MissingDataError)
+
+
+@pytest.mark.parametrize(
+    ("idx_dataset", "first_labels", "train_counts", "test_counts"),
+    [
+        # MNIST's first digits are those of every tutorial.
+        (
+            MNIST,
+            [5, 0, 4, 1, 9, 2, 1, 3],
+            [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949],
+            [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009],
+        ),
+        (FASHION_MNIST, [9, 0, 0, 3, 0, 2, 7, 2], [6_000] * 10, [1_000] * 10),
+    ],
+    ids=["mnist", "fashion-mnist"],
+)
+def test_the_real_files(real_data, idx_dataset, first_labels, train_counts, test_counts):
+    real_data(idx_dataset.source.name, *idx_dataset.source.files)
+    dataset = idx_dataset.load()
+    assert dataset.train_inputs.shape == (60_000, 1, 28, 28)
+    assert dataset.test_inputs.shape == (10_000, 1, 28, 28)
+    assert dataset.train_labels[:8].tolist() == first_labels
+    assert np.bincount(dataset.train_labels).tolist() == train_counts
+    assert np.bincount(dataset.test_labels).tolist() == test_counts
+    assert abs(dataset.train_inputs.mean(dtype=np.float64)) < 1e-3
+    assert abs(dataset.train_inputs.std(dtype=np.float64) - 1) < 1e-3
+
+
+@given(
+    pictures=hnp.arrays(np.uint8, st.tuples(st.integers(0, 4), st.just(2), st.integers(1, 3), st.integers(1, 3))),
+    mean=st.tuples(st.floats(0, 1), st.floats(0, 1)),
+    deviation=st.tuples(st.floats(0.1, 1), st.floats(0.1, 1)),
+)
+def test_each_channel_by_its_own_numbers(pictures, mean, deviation):
+    inputs = standardise(pictures, mean, deviation)
+    assert inputs.dtype == np.float32
+    assert inputs.shape == pictures.shape
+    for channel in range(2):
+        expected = (pictures[:, channel] / 255 - mean[channel]) / deviation[channel]
+        np.testing.assert_allclose(inputs[:, channel], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_no_second_copy_is_made():
+    pictures = np.zeros((500, 3, 32, 32), np.uint8)
+    tracemalloc.start()
+    inputs = standardise(pictures, [0.5] * 3, [0.2] * 3)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.1 * inputs.nbytes
+    assert (pictures == 0).all()
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    return digits()
+
+
+def test_shapes_and_types(dataset):
+    assert dataset.train_inputs.shape == (1433, 1, 8, 8)
+    assert dataset.test_inputs.shape == (364, 1, 8, 8)
+    assert dataset.train_inputs.dtype == dataset.test_inputs.dtype == np.float32
+    assert dataset.train_labels.dtype == dataset.test_labels.dtype == np.int64
+    assert dataset.classes == 10
+
+
+def test_every_image_is_in_one_part_with_its_label(dataset):
+    images, labels = load_digits(return_X_y=True)
+    expected = sorted((*image, label) for image, label in zip(images / 16, labels, strict=True))
+    inputs = np.concatenate([dataset.train_inputs, dataset.test_inputs]).reshape(-1, 64)
+    found = np.column_stack([inputs, np.concatenate([dataset.train_labels, dataset.test_labels])])
+    assert sorted(map(tuple, found.tolist())) == expected
+    train, test = np.bincount(dataset.train_labels), np.bincount(dataset.test_labels)
+    assert np.abs(test - (train + test) / 5).max() < 1
