@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
-from offbeat.cli.console import console
 from offbeat_core.errors import OffbeatError
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from offbeat.cli.terminal import console
 from offbeat.config.experiment_sections import metric_name
 from offbeat.report.export import write_file
 from offbeat.runs.interruption import InterruptedRunError
@@ -144,14 +144,14 @@ def _run(figure: AnyFigure, scale: str, seeds: int, workers: Workers) -> None:
     for one in record.findings:
         texts = (one.claim, one.paper, one.ours, one.other, effect_text(one), verdict_text(one))
         table.add_row(*map(escape, texts))  # [sic] is not markup
-    console.print(table)
+    console().print(table)
     page = write_file(folder / "page.md", page_of(record).encode())
     click.echo("\n".join([*(f"Figure: {folder / figure}" for figure in record.figures), f"Page: {page}"]))
 
 
 def _progress(figure: ComparisonFigure, scale: str) -> Progress:
     experiment = figure.experiment(scale)
-    return Progress(console, experiment.stop, metric_name(experiment.metrics[0]) if experiment.metrics else None)
+    return Progress(console(), experiment.stop, metric_name(experiment.metrics[0]) if experiment.metrics else None)
 
 
 def _write_pages(figures: Sequence[AnyFigure], folder: Path) -> None:
@@ -186,7 +186,7 @@ def _list(figures: Sequence[AnyFigure], pages: Path) -> None:
             verdict = "\n".join(f"{scale}: {findings[number].verdict}" for scale, findings in found.items())
             start, duration = (first, durations) if number == 0 else (("",) * len(first), "")
             table.add_row(*start, claim.name, duration, verdict or "not run")
-    console.print(table)
+    console().print(table)
 
 
 def _with_verdicts(result: FigureResult) -> Sequence[Finding]:

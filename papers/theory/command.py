@@ -1,11 +1,11 @@
 """``python -m papers theory``: the table of all measured bounds."""
 
 import click
-from offbeat.cli.console import console
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from offbeat.cli.terminal import console
 from papers.theory import check
 from papers.theory.measured_bound import Row
 
@@ -39,5 +39,5 @@ def theory(context: click.Context, seeds: int) -> None:
         table.add_column(name, justify="right" if name in ("Measured", "Bound", "Ratio") else "left")
     for row in rows:
         table.add_row(*(Text(cell) for cell in cells(row)))
-    console.print(table)
+    console().print(table)
     context.exit(0 if all(row.as_expected for row in rows) else 1)

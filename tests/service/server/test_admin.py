@@ -12,7 +12,7 @@ from offbeat_core.serving import certificates
 from safetensors.torch import load_file
 
 from offbeat.algorithms import SCAFFOLD
-from offbeat.cli import service as cli_service
+from offbeat.cli.server import server as cli_server
 from offbeat.service.audit.verification import verify
 from offbeat.service.server import admin
 from offbeat.service.server.admin import clients, newest_model, revoke, runs, status
@@ -37,8 +37,8 @@ def test_the_status_and_the_list_show_the_progress_of_a_run(tmp_path):
         (found,) = runs(tmp_path)
         assert (found.folder, found.algorithm, found.version, found.counted) == (folder, "fedbuff", 1, 3)
         assert found.listens
-        assert run(cli_service.runs, tmp_path) == f"{folder}: fedbuff, version 1, listens, 3 updates counted\n"
-        assert "version: 1\n" in run(cli_service.status, folder)
+        assert run(cli_server.list_servers, tmp_path) == f"{folder}: fedbuff, version 1, listens, 3 updates counted\n"
+        assert "version: 1\n" in run(cli_server.status, folder)
         with pytest.raises(OffbeatError, match="no client 3 has enrolled"):
             revoke(folder, "client-3")
         with pytest.raises(OffbeatError, match="there is no token 'nothing'"):
@@ -128,7 +128,7 @@ def test_the_newest_model_is_exported_without_the_vector_that_goes_to_clients_be
         for _ in range(2):
             assert peer.send(peer.check_in(), DELTA)["counted"]
     output = tmp_path / "model.safetensors"
-    assert run(cli_service.export, tmp_path / "one", "--output", output) == f"Version 2: {output}\n"
+    assert run(cli_server.export, tmp_path / "one", "--output", output) == f"Version 2: {output}\n"
     tensors = load_file(output)
     assert sorted(tensors) == ["bias", "weight"]
     assert torch.equal(torch.cat([tensors["weight"].view(-1), tensors["bias"]]), -2 * DELTA)
