@@ -15,7 +15,7 @@ from offbeat.algorithms import SCAFFOLD
 from offbeat.cli.server import server as cli_server
 from offbeat.service.audit.verification import verify
 from offbeat.service.server import admin
-from offbeat.service.server.admin import clients, newest_model, revoke, runs, status
+from offbeat.service.server.admin import clients, newest_model, revoke_client, revoke_token, runs, status
 from tests.service.conftest import LENGTH, running
 
 DELTA = torch.arange(float(LENGTH))
@@ -39,16 +39,14 @@ def test_the_status_and_the_list_show_the_progress_of_a_run(tmp_path):
         assert found.listens
         assert run(cli_server.list_servers, tmp_path) == f"{folder}: fedbuff, version 1, listens, 3 updates counted\n"
         assert "version: 1\n" in run(cli_server.status, folder)
-        with pytest.raises(OffbeatError, match="no client 3 has enrolled"):
-            revoke(folder, "client-3")
+        with pytest.raises(OffbeatError, match="there is no client 'client-3'"):
+            revoke_client(folder, "client-3")
         with pytest.raises(OffbeatError, match="there is no token 'nothing'"):
-            revoke(folder, "nothing")
-        with pytest.raises(OffbeatError, match="write client-3"):
-            revoke(folder, "client-x")
+            revoke_token(folder, "nothing")
     (found,) = runs(folder)
     assert (found.listens, found.version) == (False, 1)
     with pytest.raises(OffbeatError, match="does not answer"):
-        revoke(folder, "client-3")
+        revoke_client(folder, "client-3")
     with pytest.raises(OffbeatError, match="is not a server's folder"):
         status(tmp_path)
 
@@ -75,14 +73,14 @@ def test_a_server_that_is_slow_is_not_taken_for_a_stopped_one(tmp_path, monkeypa
         request = httpx.request
         monkeypatch.setattr(httpx, "request", lambda *args, **more: request(*args, **more | {"timeout": 0.1}))
         with pytest.raises(OffbeatError) as slow:
-            revoke(tmp_path, "client-3")
+            revoke_client(tmp_path, "client-3")
     assert str(slow.value) == (
         f"the server of {tmp_path} does not answer as expected at {url}: wait, or look at its log (timed out)"
     )
     with pytest.raises(
         OffbeatError, match=f"the server of .* does not answer at {url}: start it, or wait if it is starting "
     ):
-        revoke(tmp_path, "client-3")
+        revoke_client(tmp_path, "client-3")
 
 
 def test_an_answer_that_is_not_offbeats_does_not_lead_to_a_start(tmp_path, monkeypatch):
@@ -101,7 +99,7 @@ def test_a_clock_that_is_wrong_is_not_taken_for_a_stopped_server(tmp_path, monke
     monkeypatch.setattr(certificates, "_now", lambda: future)
     made = certificates.make_certificates(tmp_path / "tls", ["localhost"])
     with running(tmp_path / "one", certificates=made), pytest.raises(OffbeatError) as refused:
-        revoke(tmp_path / "one", "client-3")
+        revoke_client(tmp_path / "one", "client-3")
     assert "compare the clocks" in str(refused.value)
     assert "start it" not in str(refused.value)
 
@@ -112,7 +110,7 @@ def test_a_server_on_the_port_of_another_one_is_not_taken_for_it(tmp_path):
     with running(tmp_path / "two") as two:
         (tmp_path / "one/url").write_text(f"{two.url}\n")
         with pytest.raises(OffbeatError) as caught:
-            revoke(tmp_path / "one", "client-0")
+            revoke_client(tmp_path / "one", "client-0")
         assert str(caught.value) == (
             f"the server at {two.url} does not know {tmp_path / 'one/admin-token'}: another folder's server may have "
             f"taken the port; start the server of {tmp_path / 'one'}"
