@@ -8,7 +8,7 @@ from offbeat_core.errors import OffbeatError
 from safetensors import SafetensorError, safe_open
 
 # Increment it when the form of a state changes: a checkpoint of another format is refused.
-FORMAT = "5"
+FORMAT = "1"
 PLAIN = "plain values"
 """The tensor of bytes that holds the plain values as JSON."""
 

@@ -42,9 +42,9 @@ def test_each_part_may_be_alone(experiment: Load) -> None:
     assert client_columns(experiment(HOLDOUT).evaluate, ("accuracy",)) == []
 
 
-def test_a_run_without_them_has_the_settings_of_before(experiment: Load) -> None:
+def test_the_settings_of_a_run_say_whether_clients_evaluate(experiment: Load) -> None:
     resolved = experiment("population.holdout=0.0").resolved("fedavg", 1, "digits")
-    assert "holdout" not in resolved["population"]
+    assert resolved["population"]["holdout"] == 0
     assert "on_clients" not in resolved["evaluate"]
     resolved = experiment(HOLDOUT, ON_CLIENTS).resolved("fedavg", 1, "digits")
     assert (resolved["population"]["holdout"], resolved["evaluate"]["on_clients"]) == (0.2, 5)

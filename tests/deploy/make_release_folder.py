@@ -4,7 +4,8 @@
 
 The server has a checkpoint in the middle of its run, and updates after it. ``expected.json`` holds the version, and the
 SHA-256 of the model's tensors that the server exported before its folder was copied. Make such a folder once for each
-release, and keep it: later servers must be able to resume from it.
+release, and keep it: later servers must be able to resume from it. Until 0.1.0 is released, make its folder anew
+whenever a form changes.
 """
 
 import hashlib

@@ -125,7 +125,7 @@ def test_a_signed_file_is_read_back(make_terms, helper_key, signed):
     file = json.loads(signed)
     assert sorted(file) == ["signature", "terms"]
     assert file["terms"].encode() == terms.to_bytes()
-    helper_key.public_key().verify(bytes.fromhex(file["signature"]), b"offbeat-terms-v2" + terms.to_bytes())
+    helper_key.public_key().verify(bytes.fromhex(file["signature"]), b"offbeat-terms-v1" + terms.to_bytes())
 
 
 def test_the_delta_of_reports_is_in_the_file_but_not_in_the_terms(make_terms, helper_key, signed):
@@ -215,13 +215,6 @@ def test_terms_of_differences_say_so(make_terms):
     assert b'"payload":"difference","run"' in differences.to_bytes()
     assert Terms.from_bytes(differences.to_bytes()) == differences
     assert differences.digest != make_terms(noise_multiplier=0.0).digest
-
-
-def test_terms_without_a_plan_are_of_an_earlier_version(make_terms):
-    values = json.loads(make_terms().to_bytes())
-    del values["local"]
-    with pytest.raises(ValueError, match="do not say which plans clients carry out: enrol anew with this version"):
-        Terms.from_bytes(json.dumps(values).encode())
 
 
 @pytest.mark.parametrize(

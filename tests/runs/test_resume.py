@@ -47,11 +47,6 @@ class TestSettings:
         (folder / "config.toml").write_text(tomli_w.dumps(config))
         assert has_settings(folder, config)
 
-    def test_keys_that_are_newer_than_the_run_have_their_defaults(self, folder):
-        newer = {**CONFIG, "device": "cpu", "precision": "float32", "deterministic": True}
-        assert has_settings(folder, newer)
-        assert not has_settings(folder, newer | {"device": "cuda"})
-
     def test_other_settings(self, path, folder):
         assert not has_settings(folder, {**CONFIG, "seeds": [8]})
         line = error_line(lambda: check_settings(folder, {**CONFIG, "seeds": [8]}))

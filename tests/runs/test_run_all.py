@@ -70,9 +70,6 @@ class TestRuns:
         assert files(tmp_path / "one") == files(tmp_path / "two")
         assert json.loads(config.with_name("versions.json").read_text())["trainer"] == "flower"
 
-        config.write_text(config.read_text().replace('trainer = "auto"', 'trainer = "flower"'))  # of an earlier version
-        assert "1 of 1 runs are finished" in run(again, "one", ["fedavg"])
-
     def test_each_algorithm_with_each_seed(self, experiment, progress, tmp_path):
         here = experiment("seeds=[5, 2]", "stop.virtual_seconds=20", "model.name=mlp", "model.hidden=[4]")
         runs = run_all(here, ["fedbuff", "fedavg"], tmp_path / "out", progress(here))

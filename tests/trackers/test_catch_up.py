@@ -1,9 +1,5 @@
 """The content that a tracker gets, and its time; with a tracker in memory that can fail."""
 
-import hashlib
-import json
-import tomllib
-
 import pytest
 from filelock import FileLock
 from offbeat_core.errors import OffbeatError
@@ -141,24 +137,6 @@ def test_a_run_with_other_code_is_a_new_one(runs, memory):
     assert CatchUp(runs, "wandb").send() == 3
     assert memory.runs["digits at night/mine-seed7/2"]["rows"] == rows(3)
     assert memory.runs[MINE]["rows"] == rows(2)
-
-
-def test_runs_that_an_earlier_version_has_sent_are_not_sent_again(runs, memory):
-    CatchUp(runs, "wandb").send()
-    note = runs / ".tracking" / "wandb.json"
-    sent = json.loads(note.read_text(encoding="utf-8"))
-    for folder in ("done-seed7", "mine-seed7.unfinished"):
-        config = tomllib.loads((runs / folder / "config.toml").read_text(encoding="utf-8"))
-        digest = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode()).hexdigest()
-        sent[folder.removesuffix(".unfinished")]["settings"] = digest
-    note.write_text(json.dumps(sent), encoding="utf-8")
-    assert CatchUp(runs, "wandb").send() == 0
-    writer = resume(runs)
-    add(writer, range(2, 4))
-    assert CatchUp(runs, "wandb").send() == 2
-    assert memory.runs[MINE]["rows"] == rows(4)
-    add(begin(runs, "mine", code="b2"), range(1))
-    assert CatchUp(runs, "wandb").send() == 1
 
 
 def test_a_run_that_replaces_a_finished_one_is_sent_once_it_is_finished(runs, memory):

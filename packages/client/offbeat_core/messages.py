@@ -8,8 +8,8 @@ from offbeat_core.local_plan import Compression, LocalPlan, Optimizer, Payload
 from offbeat_core.name_check import Name
 from offbeat_core.number_checks import LARGEST_COUNT, LARGEST_FLOAT32
 
-PROTOCOL = "1.7"
-"""The protocol's version, of which server and client have the same; ``docs/protocol.md`` says what each one added."""
+PROTOCOL = "1.0"
+"""The protocol's version, which is the same at server and client."""
 
 Examples = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Seconds = Annotated[float, Field(ge=0, le=LARGEST_FLOAT32)]
@@ -113,9 +113,8 @@ class PlanMessage(Answer):
     clip_norm: float | None = None
     compression: CompressionMessage | None = None
     error_feedback: bool = False
-    optimizer: Annotated[Optimizer, Field(exclude_if=lambda optimizer: optimizer == "sgd")] = "sgd"
-    # Left out if false, since clients of protocol 1.6 do not know it.
-    by_epochs: Annotated[bool, Field(exclude_if=lambda by_epochs: not by_epochs)] = False
+    optimizer: Optimizer = "sgd"
+    by_epochs: bool = False
 
     @classmethod
     def of(cls, plan: LocalPlan) -> "PlanMessage":

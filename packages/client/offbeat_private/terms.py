@@ -29,7 +29,7 @@ LARGEST_SUM = 1 << 30
 NOISE_TAIL = 10
 """The standard deviations of noise that a sum leaves room for."""
 
-_SIGNED = b"offbeat-terms-v2"
+_SIGNED = b"offbeat-terms-v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +154,6 @@ class Terms:
             ValueError: The content is malformed, or a value is out of range.
         """
         values = _object(content, "the terms")
-        if values and "local" not in values:
-            raise ValueError("the terms do not say which plans clients carry out: enrol anew with this version")
         try:
             values |= {name: bytes.fromhex(values[name]) for name in _LENGTHS}
             values["local"] = AgreedPlan.model_validate(values["local"])
@@ -193,7 +191,7 @@ def largest_masked(bits: int, payload: MaskedPayload) -> int:
 class SignedTerms(NamedTuple):
     """The enrolment file ``terms.json``: terms and the helper's signature of them.
 
-    ``delta`` is the δ for which the helper reports ε, which is not signed; None in the files of earlier versions.
+    ``delta`` is the δ for which the helper reports ε, which is not signed; None if the file lacks it.
     """
 
     terms: Terms
@@ -214,7 +212,7 @@ class SignedTerms(NamedTuple):
 def sign(terms: Terms, key: Ed25519PrivateKey, delta: float | None = None) -> SignedTerms:
     """Return the terms signed by their helper.
 
-    The Ed25519 signature is over ``offbeat-terms-v2 ‖ canonical JSON``.
+    The Ed25519 signature is over ``offbeat-terms-v1 ‖ canonical JSON``.
 
     Raises:
         ValueError: The key is not that of ``helper_key``.

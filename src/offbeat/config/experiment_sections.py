@@ -75,8 +75,7 @@ class LocalSection(Section):
     """Examples in a step."""
     lr: Positive
     """Step size."""
-    # Left out if it is the default, so that runs of earlier versions have the same settings.
-    optimizer: Annotated[Optimizer, Field(exclude_if=lambda optimizer: optimizer == "sgd")] = "sgd"
+    optimizer: Optimizer = "sgd"
     """AdamW has torch's betas and epsilon; its moments start from zero in each visit."""
     lr_decay: Table | None = None
     """How lr falls with the version that a visit starts at, see below; it does not if it is left out."""

@@ -281,8 +281,7 @@ class PopulationSection(Section):
     """Number of clients."""
     partition: Partition = IidSection(name="iid")
     """How examples are divided among clients."""
-    # Left out if it is the default, so that runs of earlier versions have the same settings.
-    holdout: Annotated[float, Field(ge=0, lt=1, exclude_if=lambda holdout: holdout == 0)] = 0.0
+    holdout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """The share of each client's examples, chosen at random, that it never trains on: for evaluate.on_clients."""
     step_seconds: Annotated[SpeedSection, Field(discriminator="distribution")] = ConstantSection(
         distribution="constant", value=1.0

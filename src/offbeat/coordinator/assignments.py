@@ -201,7 +201,7 @@ class VisitTable:
         for client, visit, version, plan, *rest in state["open"]:
             planned = plan_from_plain(plan, plans.plan(client, version))
             self._open[client] = Assignment(client, visit, version, planned, *rest)
-        self.held_slots = dict(state.get("held", ()))  # earlier checkpoints have none
+        self.held_slots = dict(state["held"])
 
 
 def _packed(receipt: Receipt) -> int:

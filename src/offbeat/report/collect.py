@@ -163,7 +163,7 @@ def _clash(runs: Sequence[Run]) -> str:
 
 
 def _ignored(run: Run) -> tuple[str, ...]:
-    # A Flower app takes the trainer's place; earlier versions wrote another name.
+    # A Flower app takes the trainer's place.
     return ("name", "seeds", "trainer") if "flower" in run.config else ("name", "seeds")
 
 

@@ -104,7 +104,7 @@ class Run:
     events: Columns  # the columns of EVENTS; outcome holds strings
     real_seconds: float
     finished: bool = True
-    processor_seconds: float | None = None  # of the process that ran it; None for runs of earlier versions
+    processor_seconds: float | None = None  # of the process that ran it; None if it was not measured
 
 
 @contextmanager

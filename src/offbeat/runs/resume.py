@@ -11,9 +11,6 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.runs.parquet_chunks import chunk_paths
 
-# The values of keys that did not exist when older runs were begun.
-_ADDED_KEYS = {"device": "cpu", "precision": "float32", "deterministic": True}
-
 
 def has_settings(path: Path, config: Mapping[str, Any]) -> bool:
     """Return whether the folder holds a run with these settings."""
@@ -22,10 +19,8 @@ def has_settings(path: Path, config: Mapping[str, Any]) -> bool:
 
 
 def _as_text(settings: Mapping[str, Any]) -> str:
-    # Earlier versions wrote the app's trainer.
-    trainer = {"trainer": "auto"} if settings.get("trainer") == "flower" else {}
     # As text, in which nan equals nan.
-    return json.dumps({**_ADDED_KEYS, **settings, **trainer}, sort_keys=True, default=str)
+    return json.dumps(settings, sort_keys=True, default=str)
 
 
 def check_settings(path: Path, config: Mapping[str, Any]) -> None:

@@ -28,7 +28,7 @@ _POINTS_AT_ONCE = 500
 class _Sent:
     """The part of a run that a tracker has."""
 
-    settings: str  # SHA-256 of the configuration and the versions; earlier versions noted the configuration's alone
+    settings: str  # SHA-256 of the configuration and the versions
     key: str | None = None
     rows: int = 0
     ended: bool = False
@@ -64,9 +64,6 @@ class CatchUp:
         run, finished = TrackedRun(config["name"], label, seed, config), run_directory.is_finished(path)
         settings = _digest({"config": config, "versions": run_directory.read_versions(path)})
         sent = self._sent.get(run.name)
-        if sent is not None and sent.settings == _digest(config):
-            sent.settings = settings
-            self._note(run, sent)
         if sent is None or sent.settings != settings:  # a run with other settings or code has taken the place
             sent = _Sent(settings)
         if sent.ended:

@@ -21,15 +21,16 @@ KNOWN = {
 def test_the_table_shows_all_that_is_known_and_no_control_characters(
     offbeat: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unknown = KNOWN | {"client": 12, "name": "a\x1b[31m\u202eb\nc", "enrolled": None, "last_seen": None, "revoked": 0.0}
+    unknown = KNOWN | {"client": 12, "name": "a\x1b[31m\u202eb\nc", "last_seen": None, "revoked": 1.7e9 + 120}
     unknown |= {"mean_staleness": None, "counted": 0}
     monkeypatch.setattr(admin, "clients", lambda _: admin.Clients(listens=False, clients=[KNOWN, unknown]))
     code, out, error = offbeat("server", "clients", "server")
     assert (code, error) == (0, "The server is stopped: these are the clients in its folder.\n")
     assert out.splitlines() == [
-        "client    enrolled (UTC)   last seen (UTC)  visits  counted  refused  lost  staleness  revoked  name",
-        "     3  2023-11-14 22:13  2023-11-14 22:14   1,234    1,200       30     3       1.25        -  ward 3",
-        "    12                 -                 -   1,234        0       30     3          -      yes  "
+        "client    enrolled (UTC)   last seen (UTC)  visits  counted  refused  lost  staleness           revoked  name",
+        "     3  2023-11-14 22:13  2023-11-14 22:14   1,234    1,200       30     3       1.25                 -  "
+        "ward 3",
+        "    12  2023-11-14 22:13                 -   1,234        0       30     3          -  2023-11-14 22:15  "
         "a\\x1b[31m\\u202eb\\nc",
     ]
     for words in (("list", "server", "--json"), ("--json", "server")):

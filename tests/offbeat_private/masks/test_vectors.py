@@ -42,7 +42,7 @@ def test_words(vector):
 def test_terms():
     vector = VECTORS["terms"]
     assert TERMS.digest.hex() == hashlib.sha256(vector["terms"].encode()).hexdigest() == vector["digest"]
-    assert HELPER.sign(b"offbeat-terms-v2" + vector["terms"].encode()).hex() == vector["signature"]
+    assert HELPER.sign(b"offbeat-terms-v1" + vector["terms"].encode()).hex() == vector["signature"]
     assert sign(TERMS, HELPER).signature.hex() == vector["signature"]
     assert verify(json.dumps({name: vector[name] for name in ("terms", "signature")}).encode()).terms == TERMS
 
@@ -88,7 +88,7 @@ def test_a_difference():
     vector = VECTORS["difference"]
     differences = replace(TERMS, payload="difference", noise_multiplier=0.0)
     assert differences.to_bytes() == vector["terms"].encode()
-    assert HELPER.sign(b"offbeat-terms-v2" + vector["terms"].encode()).hex() == vector["signature"]
+    assert HELPER.sign(b"offbeat-terms-v1" + vector["terms"].encode()).hex() == vector["signature"]
     masked = reference.masked(SHARE["quantised"], vector["previous"], SHARE["seed"])
     assert masked == vector["masked"]
     assert commitment(masked).hex() == vector["vector"]

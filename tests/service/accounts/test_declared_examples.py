@@ -123,7 +123,7 @@ def test_a_server_that_was_killed_between_the_last_enrolment_and_the_start_of_th
     with weighing(tmp_path / "server", max_share=0.5) as server:
         first, _ = (server.enrol(examples=examples) for examples in EXAMPLES[:2])
     with closing(sqlite3.connect(tmp_path / "server" / "offbeat.sqlite")) as database:
-        database.execute("INSERT INTO clients (client, name, examples) VALUES (2, '', 50)")
+        database.execute("INSERT INTO clients (client, name, enrolled, token, examples) VALUES (2, '', 0, 'x', 50)")
         database.commit()
     with weighing(tmp_path / "server", max_share=0.5) as server:
         assert state_of(server) == "ok\n"

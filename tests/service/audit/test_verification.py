@@ -125,10 +125,3 @@ def test_wrong_folders_heads_and_files_are_refused(folder, heads, tmp_path):
     file.write_bytes(b"\xff\n")
     with pytest.raises(OffbeatError, match="does not hold a head"):
         read_heads(file)
-
-
-def test_a_folder_of_an_earlier_version_has_no_log_yet(folder):
-    with closing(sqlite3.connect(folder / "offbeat.sqlite")) as database, database:
-        database.execute("DROP TABLE audit")
-    with pytest.raises(OffbeatError, match="an earlier version made it"):
-        verify(folder)

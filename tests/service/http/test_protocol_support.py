@@ -52,7 +52,7 @@ def test_a_client_that_lacks_something_gets_no_visit_but_its_update_counts(tmp_p
         assert peer.check_in() is not None
 
 
-@pytest.mark.parametrize(("protocol", "theirs"), [(None, "an older one"), ("1.6", "'1.6'"), ("1.8", "'1.8'")])
+@pytest.mark.parametrize(("protocol", "theirs"), [(None, "none"), ("0.9", "'0.9'"), ("1.1", "'1.1'")])
 def test_a_client_of_another_protocol_gets_one_line_and_no_work(protocol, theirs, tmp_path):
     with running(tmp_path / "server", lambda: FedBuff(buffer_size=1, concurrency=1), clients=1) as server:
         new = server.peer(server.enrolment_token)
@@ -66,7 +66,7 @@ def test_a_client_of_another_protocol_gets_one_line_and_no_work(protocol, theirs
         for answer in answers:
             assert kind_of(answer, 422) == "not-supported"
             line = answer.json()["detail"]
-            assert line.startswith(f"this server speaks protocol 1.7, the client {theirs}")
+            assert line.startswith(f"this server speaks protocol 1.0, the client {theirs}")
             assert line.endswith(": use the same version of Offbeat for both")
             assert line.isprintable()
         # What it has trained already counts.

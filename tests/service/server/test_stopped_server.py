@@ -115,7 +115,16 @@ def test_a_broken_folder_is_one_line(folders):
         admin.clients(folder)
 
 
-def test_the_folder_of_an_earlier_release_is_read(tmp_path):
+def test_a_folder_of_another_form_is_refused(folders):
+    folder = folders[0]["stopped"]
+    with closing(sqlite3.connect(folder / "offbeat.sqlite")) as database:
+        database.execute("PRAGMA user_version = 2")
+    for read in (admin.clients, admin.status):
+        with pytest.raises(OffbeatError, match="holds a run of another version of Offbeat"):
+            read(folder)
+
+
+def test_the_folder_of_a_release_is_read(tmp_path):
     folder = tmp_path / "server"
     shutil.copytree(RELEASE, folder)
     (client,) = admin.clients(folder).clients

@@ -40,11 +40,10 @@ def test_a_full_disk_sends_the_operator_to_free_space(tmp_path, monkeypatch):
         open_database(tmp_path / "x.sqlite")
 
 
-@pytest.mark.parametrize(("form", "age"), [(SCHEMA - 1, "an earlier"), (SCHEMA + 1, "a newer")])
-def test_a_database_of_another_version_is_refused(form, age, tmp_path):
+def test_a_database_of_another_version_is_refused(tmp_path):
     with closing(sqlite3.connect(tmp_path / "x.sqlite")) as database:
-        database.execute(f"PRAGMA user_version = {form}")
-    with pytest.raises(OffbeatError, match=f"holds a run of {age} version"):
+        database.execute(f"PRAGMA user_version = {SCHEMA + 1}")
+    with pytest.raises(OffbeatError, match="holds a run of another version"):
         open_database(tmp_path / "x.sqlite")
 
 
@@ -52,15 +51,3 @@ def test_a_broken_database_is_refused(tmp_path):
     (tmp_path / "x.sqlite").write_bytes(b"no database" * 100)
     with pytest.raises(OffbeatError, match=r"cannot use .*x\.sqlite"):
         open_database(tmp_path / "x.sqlite")
-
-
-def test_a_folder_from_before_evaluations_by_clients_gets_their_table(tmp_path):
-    path = tmp_path / "offbeat.sqlite"
-    engine = open_database(path)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("DROP TABLE client_evaluations")
-    engine.dispose()
-    engine = open_database(path)
-    with engine.connect() as connection:
-        assert connection.exec_driver_sql("SELECT count(*) FROM client_evaluations").scalar() == 0
-    engine.dispose()

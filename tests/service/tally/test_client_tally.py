@@ -97,18 +97,3 @@ def test_counts_are_those_of_the_log_wherever_they_were_saved(tmp_path):
         check(found, visits)
         assert found.number == len(records)
         assert (found[3].last_seen, found[4].last_seen) == (9.5, None)
-
-
-def test_records_of_earlier_versions_count_what_they_say():
-    tally = ClientTally()
-    tally.note(LogRecord(1, "assign", {"clients": [0, 1, 2]}))
-    tally.note(LogRecord(2, "receive", {"client": 0, "visit": 0}, "segment-1"))
-    tally.note(LogRecord(3, "receive", {"client": 1, "visit": 0}))
-    assert not tally.misses_losses
-    tally.note(LogRecord(4, "lapse", {}))
-    assert tally.misses_losses
-    assert (tally[0].counted, tally[0].mean_staleness, tally[1].refused) == (1, None, 1)
-    tally.note(LogRecord(5, "assign", {"clients": [0, 2]}))  # so that its last visit is lost
-    tally.note(LogRecord(6, "receive", {"client": 0, "visit": 1}, "segment-1", outcome=[True, 4]))
-    assert (tally[0].counted, tally[0].mean_staleness) == (2, 4.0)
-    assert (tally[2].visits, tally[2].lost) == (2, 1)

@@ -18,7 +18,7 @@ class AuditHeads:
         self._last = None if not lines or self._is_torn else lines[-1].decode("ascii", "replace").strip()
 
     def keep(self, head: str | None) -> None:
-        """Write a head to disk if it is not the latest one; None from older servers."""
+        """Write a head to disk if it is not the latest one; None is not a head."""
         if head is None or head == self._last:
             return
         append_durably(self._path, b"\n" * self._is_torn + f"{head}\n".encode("ascii"))

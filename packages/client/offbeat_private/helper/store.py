@@ -17,7 +17,7 @@ from offbeat_private.masks.head import Head
 from offbeat_private.terms import SignedTerms, verify
 
 FILE = "helper.sqlite"
-_FORM = 3  # raise it when the tables or the noise change: a folder of another form is refused
+_FORM = 1  # raise it when the tables or the noise change: a folder of another form is refused
 _TABLES = """
 CREATE TABLE run (
     terms BLOB NOT NULL, delta REAL NOT NULL, token TEXT NOT NULL, hosts TEXT NOT NULL, stopped INTEGER NOT NULL

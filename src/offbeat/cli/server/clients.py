@@ -98,7 +98,7 @@ def _row(client: dict[str, Any]) -> tuple[str, ...]:
         _time(client["last_seen"]),
         *(f"{client[name]:,}" for name in ("visits", "counted", "refused", "lost")),
         "-" if staleness is None else f"{staleness:.2f}",
-        "yes" if client["revoked"] == 0 else _time(client["revoked"]),
+        _time(client["revoked"]),
         visible(client["name"]),
     )
 

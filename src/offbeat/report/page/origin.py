@@ -19,7 +19,7 @@ def origin(runs: Sequence[Run]) -> str:
 
 
 def _read(run: Run) -> dict[str, str]:
-    # Runs of earlier versions have no such keys, unfinished ones may lack the file.
+    # An unfinished run may lack the file.
     try:
         content = json.loads((run.path / "timing.json").read_text(encoding="utf-8"))
         return {key: value for key, value in content.items() if isinstance(value, str)}

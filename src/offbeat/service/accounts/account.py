@@ -20,7 +20,7 @@ class Account:
     expires: float | None = None  # Unix seconds; None for never
     is_next: bool = False  # replaces the client's token when it is first used
     revoked: bool = False
-    name: str | None = ""  # for people; None if an earlier version made the token
+    name: str = ""  # for people
 
     def state(self, now: float) -> State:
         """Return whether the token is valid, or why not."""

@@ -12,7 +12,7 @@ from offbeat.service.accounts.declared_examples import DeclaredExamples
 from offbeat.service.accounts.issued_tokens import IN_FOLDER, IssuedTokens, token_id
 from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.refusal import Refusal
-from offbeat.service.store.database import client_times, clients, revoked_tokens
+from offbeat.service.store.database import clients
 from offbeat.service.store.log_writer import LogWriter
 
 _REMEDIES: dict[Kind, str] = {
@@ -27,7 +27,6 @@ _IF_UNKNOWN: dict[str, str] = {
     "admin": "take the one in the file admin-token of the server's folder",
 }
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
-_UNKNOWN_TIME = 0.0
 
 
 @dataclass(slots=True)
@@ -35,8 +34,8 @@ class Site:
     """A named client; times are in Unix seconds."""
 
     name: str
-    enrolled: float | None = None  # None if an earlier version enrolled it
-    revoked: float | None = None  # None: not revoked; 0 if an earlier version revoked it
+    enrolled: float
+    revoked: float | None = None  # None: not revoked
 
 
 class Accounts:
@@ -71,30 +70,26 @@ class Accounts:
         self._clock = clock
         self._accounts: dict[str, Account] = {}  # by hash
         self.sites: dict[int, Site] = {}
-        self._hashes: dict[int, str | None] = {}  # by client; None: revoked
+        self._hashes: dict[int, str] = {}  # by client
         self._next_hashes: dict[int, str] = {}  # by client
         self._load(database)
 
     def _load(self, database: sa.Engine) -> None:
         with database.connect() as connection:
             rows = connection.execute(sa.select(clients)).all()
-            times = {row.client: row for row in connection.execute(sa.select(client_times))}
-            revoked_hashes = connection.execute(sa.select(revoked_tokens)).all()
-        for hashed, client in revoked_hashes:
-            self._accounts[hashed] = Account("client", client, revoked=True)
-        for client, name, hashed, expires, next_hash, next_expires, examples in rows:
-            self.examples.set(client, examples)
-            self._hashes[client] = hashed
-            enrolled, revoked = (times[client].enrolled, times[client].revoked) if client in times else (None, None)
-            self.sites[client] = site = Site(name, enrolled, revoked)
-            if hashed is None:
-                site.revoked = site.revoked or _UNKNOWN_TIME
+        for row in rows:
+            client, is_revoked = row.client, row.revoked is not None
+            self.sites[client] = Site(row.name, row.enrolled, row.revoked)
+            self.examples.set(client, row.examples)
+            if is_revoked:
                 self.examples.revoke(client)
-            else:
-                self._accounts[hashed] = Account("client", client, expires=expires)
-            if next_hash:
-                self._next_hashes[client] = next_hash
-                self._accounts[next_hash] = Account("client", client, expires=next_expires, is_next=True)
+            self._hashes[client] = row.token
+            self._accounts[row.token] = Account("client", client, expires=row.expires, revoked=is_revoked)
+            if row.next_token:
+                self._next_hashes[client] = row.next_token
+                self._accounts[row.next_token] = Account(
+                    "client", client, expires=row.next_expires, is_next=True, revoked=is_revoked
+                )
 
     def __len__(self) -> int:
         """Return the number of enrolled clients."""
@@ -138,7 +133,7 @@ class Accounts:
 
     def check_client(self, client: int) -> None:
         """Refuse a client that has been revoked since its request came."""
-        if self._hashes.get(client) is None:
+        if self._site(client).revoked is not None:
             raise Refusal("revoked-token", f"the token was revoked: {_REMEDIES['client']}", _CHALLENGE)
 
     def is_valid(self, token: str, kind: Kind) -> bool:
@@ -183,9 +178,9 @@ class Accounts:
         self._hashes[client] = hashed
         self.sites[client] = Site(name, self._clock())
         self.examples.set(client, examples)
-        values = {"client": client, "name": name, "token": hashed, "expires": expires, "examples": examples}
-        changes = sa.insert(clients).values(values), self._times(client)
-        self.audit.add("client enrolled", *changes, client=client, name=name, token=token_id(token))
+        values = {"client": client, "name": name, "enrolled": self.sites[client].enrolled, "examples": examples}
+        change = sa.insert(clients).values(values | {"token": hashed, "expires": expires})
+        self.audit.add("client enrolled", change, client=client, name=name, token=token_id(token))
         return client, client_token, self._token_seconds
 
     def declare(self, client: int, examples: int) -> None:
@@ -217,16 +212,12 @@ class Accounts:
     def revoke(self, client: int) -> None:
         """Revoke a client's tokens."""
         site = self._site(client)
-        hashes = [one for one in (self._hashes[client], self._next_hashes.pop(client, None)) if one]
-        for hashed in hashes:
+        for hashed in filter(None, (self._hashes[client], self._next_hashes.get(client))):
             self._accounts[hashed].revoked = True
-        self._hashes[client] = None
         if site.revoked is None:
             site.revoked = self._clock()
         self.examples.revoke(client)
-        change = self._change(client, token=None, expires=None, next_token=None, next_expires=None)
-        kept = [sa.insert(revoked_tokens).values(token=hashed, client=client) for hashed in hashes]
-        self.audit.add("client revoked", change, self._times(client), *kept, client=client)
+        self.audit.add("client revoked", self._change(client, revoked=site.revoked), client=client)
 
     def rename(self, client: int, name: str) -> None:
         """Give a client another name."""
@@ -240,12 +231,6 @@ class Accounts:
         if client not in self.sites:
             raise Refusal("no-such-client", f"no client {client} has enrolled")
         return self.sites[client]
-
-    def _times(self, client: int) -> sa.Executable:
-        """Return the change of the client's times in the database."""
-        site = self.sites[client]
-        values = {"client": client, "enrolled": site.enrolled, "revoked": site.revoked}
-        return sa.insert(client_times).prefix_with("OR REPLACE").values(values)
 
     def _account(self, token: str) -> Account | None:
         if not any(looks_like(token, prefix) for prefix in PREFIXES.values()):
@@ -264,8 +249,7 @@ class Accounts:
         hashed, before = self._next_hashes.pop(client), self._hashes[client]
         account = self._accounts[hashed]
         account.is_next = False
-        if before:
-            del self._accounts[before]
+        del self._accounts[before]
         self._hashes[client] = hashed
         self._update(client, token=hashed, expires=account.expires, next_token=None, next_expires=None)
 

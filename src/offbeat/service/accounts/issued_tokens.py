@@ -50,7 +50,7 @@ class IssuedTokens:
             ListedToken(
                 id=hashed[:_ID_DIGITS],
                 kind=account.kind,
-                name=account.name or "",
+                name=account.name,
                 state=account.state(now),
                 uses=account.uses,
                 expires_seconds=None if account.expires is None else account.expires - now,

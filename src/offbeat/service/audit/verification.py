@@ -79,8 +79,6 @@ def _rows(folder: Path) -> Iterator[tuple[int, Any, Any]]:
         raise OffbeatError(f"{folder} is not a server's folder: it does not hold offbeat.sqlite")
     try:
         with closing(open_read_only(path)) as database:
-            if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'audit'").fetchone():
-                raise OffbeatError(f"{folder} has no audit log: an earlier version made it; start the server once")
             yield from database.execute("SELECT number, entry, digest FROM audit ORDER BY number")
     except sqlite3.Error as error:
         raise OffbeatError(f"cannot read {path}: {error}") from None

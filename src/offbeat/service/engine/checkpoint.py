@@ -134,7 +134,7 @@ def load_checkpoint(store: Store, coordinator: Coordinator) -> LoadedCheckpoint:
     except (OffbeatError, LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise OffbeatError(f"{path} is broken, or of another version of Offbeat: restore a backup") from error
     history = load_history(coordinator.clients, state)
-    run_history = RunHistory(state.get("run_history"))  # earlier checkpoints have none
+    run_history = RunHistory(state["run_history"])
     return LoadedCheckpoint(max(numbers), state["now"], history, run_history, state["versions"])
 
 

@@ -265,7 +265,7 @@ class Engine:
         Clients may have been answered that the updates of their visits do not count, so they get other visits. The
         caller holds the lock.
         """
-        self.coordinator.finish(self.run.now)  # an earlier version of Offbeat has not
+        self.coordinator.finish(self.run.now)
         for client in list(self.coordinator.visits.held_slots):
             self.coordinator.free_slot(self.run.now, client)
 

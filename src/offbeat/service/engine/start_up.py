@@ -74,7 +74,7 @@ async def open_engine(
     number, now, updates = _replay(store, coordinator, models, loaded)
     coordinator.forget_presence()
     disk = Disk(store.folder / "reserve", failed)
-    tally = _tally(store, coordinator)
+    tally = _tally(store)
     extended_to = int(store.value(STOP_VERSIONS) or 0)
     run = LiveRun(
         coordinator,
@@ -125,16 +125,13 @@ def _resume_evaluations(settings: ClientEvaluationSettings, store: Store, engine
         evaluations.end()  # nobody had begun to train from the version, so it was not made again
 
 
-def _tally(store: Store, coordinator: Coordinator) -> ClientTally:
+def _tally(store: Store) -> ClientTally:
     """Return the counts of each client's visits so far."""
     try:
         with closing(sqlite3.connect(store.database_path)) as database:
-            tally = read_tally(database)
+            return read_tally(database)
     except (sqlite3.Error, ValueError, LookupError, TypeError) as error:
         raise OffbeatError(f"{store.database_path} is broken ({error}): restore a backup") from error
-    if tally.misses_losses:
-        tally.lose(client for client in tally.working() if not coordinator.visits.has_slot(client))
-    return tally
 
 
 def _replay(

@@ -26,7 +26,7 @@ def other_protocol(protocol: str | None) -> str | None:
     """
     if protocol == PROTOCOL:
         return None
-    theirs = "an older one" if protocol is None else ascii(protocol[:20])
+    theirs = "none" if protocol is None else ascii(protocol[:20])
     return f"this server speaks protocol {PROTOCOL}, the client {theirs}: use the same version of Offbeat for both"
 
 

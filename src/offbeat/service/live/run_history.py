@@ -40,7 +40,7 @@ class RunHistory:
     evaluations, except the newest. A replay of the coordinator's calls makes the same versions and counts again.
 
     Args:
-        state: From ``state_dict``; None for a new run, or for a run of an earlier version of Offbeat.
+        state: From ``state_dict``; None for a new run.
 
     Attributes:
         number: The number of entries so far, dropped ones included.

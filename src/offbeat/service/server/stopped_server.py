@@ -12,12 +12,13 @@ from typing import Any
 from filelock import FileLock, Timeout
 from offbeat_core.errors import OffbeatError
 
+from offbeat.service.store.database import check_schema
 from offbeat.service.store.extension import stop_versions
 from offbeat.service.store.numbered_files import numbers_of
 from offbeat.service.store.read_only import open_read_only
 from offbeat.service.store.store_keys import PAUSED, STOP_VERSIONS
 from offbeat.service.tally.listed_client import listed_client
-from offbeat.service.tally.stored_tally import has_table, read_tally
+from offbeat.service.tally.stored_tally import read_tally
 
 
 def check_stopped(folder: Path, problem: str) -> None:
@@ -38,17 +39,8 @@ def clients(folder: Path) -> list[dict[str, Any]]:
     """Return the clients at the end of the log, as in ``ListedClient``."""
     with _database(folder) as database:
         tally = read_tally(database)
-        times: dict[int, tuple[float | None, float | None]] = {}
-        if has_table(database, "client_times"):
-            rows = database.execute("SELECT client, enrolled, revoked FROM client_times")
-            times = {client: (enrolled, revoked) for client, enrolled, revoked in rows}
-        listed: list[dict[str, Any]] = []
-        for client, name, token in database.execute("SELECT client, name, token FROM clients ORDER BY client"):
-            enrolled, revoked = times.get(client, (None, None))
-            if token is None:
-                revoked = revoked or 0.0
-            listed.append(listed_client(client, name, enrolled, revoked, tally[client]).model_dump())
-        return listed
+        rows = database.execute("SELECT client, name, enrolled, revoked FROM clients ORDER BY client")
+        return [listed_client(*row, tally[row[0]]).model_dump() for row in rows]
 
 
 def status(folder: Path) -> dict[str, Any]:
@@ -97,6 +89,7 @@ def _database(folder: Path) -> Generator[sqlite3.Connection]:
     is_fixed = not os.access(folder, os.W_OK) and not (log.exists() and log.stat().st_size)
     try:
         with closing(open_read_only(path, is_fixed=is_fixed)) as database:
+            check_schema(folder, database.execute("PRAGMA user_version").fetchone()[0])
             yield database
     except (sqlite3.Error, ValueError, LookupError, TypeError) as error:
         raise OffbeatError(f"{path} is broken ({error}): restore a backup") from None

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from offbeat_core.errors import OffbeatError
 from sqlalchemy import event, exc
 
-SCHEMA = 4
+SCHEMA = 1
 """Raise it when the store or a checkpoint changes its form: a folder of another form is refused."""
 
 _metadata = sa.MetaData()
@@ -36,29 +36,16 @@ clients = sa.Table(
     _metadata,
     sa.Column("client", sa.Integer, primary_key=True),
     sa.Column("name", sa.Text, nullable=False),
-    sa.Column("token", sa.Text, unique=True),  # SHA-256; null: revoked
+    sa.Column("enrolled", sa.Float, nullable=False),  # Unix seconds
+    sa.Column("revoked", sa.Float),  # Unix seconds; null: not revoked
+    sa.Column("token", sa.Text, unique=True, nullable=False),  # SHA-256
     sa.Column("expires", sa.Float),  # Unix seconds; null: never
     sa.Column("next_token", sa.Text, unique=True),  # replaces the token when it is first used
     sa.Column("next_expires", sa.Float),
     sa.Column("examples", sa.Integer),  # as declared; null: not yet
 )
 
-client_times = sa.Table(  # folders of earlier versions get it when they are opened
-    "client_times",
-    _metadata,
-    sa.Column("client", sa.Integer, primary_key=True),
-    sa.Column("enrolled", sa.Float),  # Unix seconds; null: an earlier version enrolled the client
-    sa.Column("revoked", sa.Float),  # Unix seconds; null: not revoked, or by an earlier version
-)
-
-revoked_tokens = sa.Table(  # of clients; folders of earlier versions get it when they are opened
-    "revoked_tokens",
-    _metadata,
-    sa.Column("token", sa.Text, primary_key=True),  # SHA-256
-    sa.Column("client", sa.Integer, nullable=False),
-)
-
-client_counts = sa.Table(  # folders of earlier versions get it when they are opened
+client_counts = sa.Table(
     "client_counts",
     _metadata,
     sa.Column("client", sa.Integer, primary_key=True),
@@ -66,8 +53,7 @@ client_counts = sa.Table(  # folders of earlier versions get it when they are op
     sa.Column("counted", sa.Integer, nullable=False),
     sa.Column("refused", sa.Integer, nullable=False),
     sa.Column("lost", sa.Integer, nullable=False),
-    sa.Column("measured", sa.Integer, nullable=False),  # counted updates whose staleness is known
-    sa.Column("staleness_sum", sa.Integer, nullable=False),  # over these
+    sa.Column("staleness_sum", sa.Integer, nullable=False),  # over counted updates
     sa.Column("state", sa.Text, nullable=False),  # of its latest visit: "closed", "working" or "lapsed"
     sa.Column("last_seen", sa.Float),  # Unix seconds; null: not seen yet
 )
@@ -88,11 +74,11 @@ other_tokens = sa.Table(
     sa.Column("kind", sa.Text, nullable=False),  # "enrolment" or "admin"
     sa.Column("uses", sa.Integer),  # left; null: any number
     sa.Column("expires", sa.Float),
-    sa.Column("name", sa.Text),  # for people; null: an earlier version made it
+    sa.Column("name", sa.Text, nullable=False),  # for people
     sa.Column("revoked", sa.Float),  # Unix seconds; null: not revoked
 )
 
-audit = sa.Table(  # folders of earlier versions get it when they are opened
+audit = sa.Table(
     "audit",
     _metadata,
     sa.Column("number", sa.Integer, primary_key=True),  # 1, 2, …
@@ -106,7 +92,7 @@ class LogRecord:
     """A call that changed the coordinator, with the columns of the table ``log``.
 
     ``outcome`` is for counts by client: of ``receive`` whether the update counted and its staleness, of ``lapse`` the
-    clients whose visits were lost. Other calls do not have one, nor do records of earlier versions.
+    clients whose visits were lost. Other calls do not have one.
     """
 
     number: int  # 1, 2, …
@@ -131,6 +117,15 @@ class LogRecord:
         return cls(**{**row, "outcome": arguments.pop("outcome", None), "arguments": arguments})
 
 
+def check_schema(folder: Path, found: int) -> None:
+    """Raise ``OffbeatError`` unless the database of a folder has the present form."""
+    if found != SCHEMA:
+        raise OffbeatError(
+            f"{folder} holds a run of another version of Offbeat (form {found}, this one reads {SCHEMA}): "
+            "continue it with that version, or take another service.folder"
+        )
+
+
 def open_database(path: Path) -> sa.Engine:
     """Open the database, and make its tables if it is new.
 
@@ -141,12 +136,8 @@ def open_database(path: Path) -> sa.Engine:
     try:
         with engine.begin() as connection:
             found = connection.exec_driver_sql("PRAGMA user_version").scalar() or 0
-            if found not in (0, SCHEMA):
-                age = "a newer" if found > SCHEMA else "an earlier"
-                raise OffbeatError(
-                    f"{path.parent} holds a run of {age} version of Offbeat (form {found}, this one reads {SCHEMA}): "
-                    "continue it with that version, or take another service.folder"
-                )
+            if found != 0:
+                check_schema(path.parent, found)
             _metadata.create_all(connection)
             connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA}")
     except BaseException as error:

@@ -127,10 +127,7 @@ def _unusable(folder: Path, error: OSError) -> OffbeatError:
 
 
 def _close_to_others(folder: Path) -> None:
-    """Remove all permissions of others from a folder and its content.
-
-    An earlier version may have left some.
-    """
+    """Remove all permissions of others from a folder and its content."""
     if os.name == "nt":
         return
     for path in (folder, *folder.rglob("*")):

@@ -30,15 +30,14 @@ class Counts:
     counted: int = 0
     refused: int = 0  # its update arrived or was offered, but was late, unwanted or refused
     lost: int = 0  # its lease lapsed, the client gave up, another visit replaced it, or the run finished
-    measured: int = 0  # counted updates of known staleness: all but those from earlier versions of Offbeat
-    staleness_sum: int = 0
+    staleness_sum: int = 0  # over counted updates
     state: State = "closed"
     last_seen: float | None = None  # Unix seconds
 
     @property
     def mean_staleness(self) -> float | None:
         """The mean over the counted updates; None without any."""
-        return self.staleness_sum / self.measured if self.measured else None
+        return self.staleness_sum / self.counted if self.counted else None
 
 
 class ClientTally:
@@ -52,12 +51,10 @@ class ClientTally:
 
     Attributes:
         number: The number of the last record that was noted.
-        misses_losses: Whether a record of an earlier version does not say whose visits were lost.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.number = 0
-        self.misses_losses = False
         self._clock = clock
         self._counts: dict[int, Counts] = {}
         self._working: set[int] = set()
@@ -102,13 +99,12 @@ class ClientTally:
                 for client in arguments["clients"]:
                     self._assign(client)
             case "receive":
-                self._receive(arguments["client"], outcome, is_stored=record.file is not None)
+                self._receive(arguments["client"], outcome)
             case "offer":
                 self._close(arguments["client"]).refused += 1
             case "drop":
                 self.lose([arguments["client"]])
             case "lapse":
-                self.misses_losses = self.misses_losses or outcome is None
                 self.lose(outcome or [])
             case "finish":
                 self._finish()
@@ -141,16 +137,12 @@ class ClientTally:
         counts.visits += 1
         self._set_state(client, counts, "working")
 
-    def _receive(self, client: int, outcome: list[Any] | None, *, is_stored: bool) -> None:
+    def _receive(self, client: int, outcome: list[Any] | None) -> None:
+        assert outcome is not None
         counts = self._close(client)
-        if outcome is None:  # an earlier version's record: an update that is stored has counted
-            counts.counted += is_stored
-            counts.refused += not is_stored
-            return
         has_counted, staleness = outcome
         if has_counted:
             counts.counted += 1
-            counts.measured += 1
             counts.staleness_sum += staleness
         else:
             counts.refused += 1
@@ -187,6 +179,6 @@ COLUMNS = ("client", *_FIELDS)
 
 _values_of = attrgetter(*_FIELDS)  # `astuple` copies each value, which takes a second for 100,000 clients
 
-_SUMMED = ("visits", "counted", "refused", "lost", "measured", "staleness_sum")
+_SUMMED = ("visits", "counted", "refused", "lost", "staleness_sum")
 _VALUES = ", ".join(f"json_extract(value, '$[{index}]')" for index in range(len(COLUMNS)))
 _UPSERT = f"INSERT OR REPLACE INTO client_counts ({', '.join(COLUMNS)}) SELECT {_VALUES} FROM json_each(:rows)"

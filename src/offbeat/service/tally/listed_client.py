@@ -8,13 +8,12 @@ from offbeat.service.tally.client_tally import Counts
 class ListedClient(Answer):
     """A client with the counts of its visits; times are in Unix seconds.
 
-    ``revoked`` is null for a client that is not revoked. Earlier versions of Offbeat did not keep the times:
-    ``enrolled`` is null, and ``revoked`` is 0.
+    ``revoked`` is null for a client that is not revoked.
     """
 
     client: int
     name: str
-    enrolled: float | None
+    enrolled: float
     last_seen: float | None
     visits: int
     counted: int
@@ -25,9 +24,7 @@ class ListedClient(Answer):
     working: bool
 
 
-def listed_client(
-    client: int, name: str, enrolled: float | None, revoked: float | None, counts: Counts
-) -> ListedClient:
+def listed_client(client: int, name: str, enrolled: float, revoked: float | None, counts: Counts) -> ListedClient:
     """Return the entry of a client."""
     return ListedClient(
         client=client,

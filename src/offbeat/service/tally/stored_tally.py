@@ -13,17 +13,11 @@ def read_tally(database: sqlite3.Connection) -> ClientTally:
         ValueError, LookupError, TypeError: The log is broken.
     """
     tally = ClientTally()
-    if has_table(database, "client_counts"):
-        for client, *values in database.execute(f"SELECT {', '.join(COLUMNS)} FROM client_counts"):
-            tally.put(client, Counts(*values))
-        found = database.execute("SELECT value FROM meta WHERE key = ?", (NUMBER_KEY,)).fetchone()
-        tally.number = 0 if found is None else int(found[0])
+    for client, *values in database.execute(f"SELECT {', '.join(COLUMNS)} FROM client_counts"):
+        tally.put(client, Counts(*values))
+    found = database.execute("SELECT value FROM meta WHERE key = ?", (NUMBER_KEY,)).fetchone()
+    tally.number = 0 if found is None else int(found[0])
     query = "SELECT number, name, arguments, file FROM log WHERE number > ? ORDER BY number"
     for number, name, arguments, file in database.execute(query, (tally.number,)):
         tally.note(LogRecord.of_row({"number": number, "name": name, "arguments": arguments, "file": file}))
     return tally
-
-
-def has_table(database: sqlite3.Connection, name: str) -> bool:
-    """Return whether a table exists; folders of earlier versions may lack it."""
-    return database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
