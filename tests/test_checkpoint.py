@@ -120,12 +120,12 @@ class TestRefused:
         assert "is broken" in error_line(read_checkpoint, tmp_path / "nowhere")
         assert "is broken" in error_line(read_checkpoint, tmp_path)
 
-    @pytest.mark.parametrize("metadata", [None, {"format": "1"}])
+    @pytest.mark.parametrize("metadata", [None, {"format": "2"}])
     def test_one_of_another_format(self, metadata: dict[str, str] | None, path: Path) -> None:
         save_file({"model": torch.zeros(3)}, path, metadata)
         line = error_line(read_checkpoint, path)
         found = metadata["format"] if metadata else None
-        assert f"{path} is a checkpoint of format {found}, this version of Offbeat reads format 5" in line
+        assert f"{path} is a checkpoint of format {found}, this version of Offbeat reads format 1" in line
         assert "run again with --fresh" in line
 
     @pytest.mark.parametrize("plain", [None, b"{", b"\xff", b"[1]"])

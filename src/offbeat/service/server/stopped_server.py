@@ -40,7 +40,10 @@ def clients(folder: Path) -> list[dict[str, Any]]:
     with _database(folder) as database:
         tally = read_tally(database)
         rows = database.execute("SELECT client, name, enrolled, revoked FROM clients ORDER BY client")
-        return [listed_client(*row, tally[row[0]]).model_dump() for row in rows]
+        return [
+            listed_client(client, name, enrolled, revoked, tally[client]).model_dump()
+            for client, name, enrolled, revoked in rows
+        ]
 
 
 def status(folder: Path) -> dict[str, Any]:
