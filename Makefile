@@ -6,7 +6,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint types unit coverage kills torture audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-viewers bench-privacy live-page docs reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
+.PHONY: help run check test test-long lint types unit coverage kills torture audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-viewers bench-privacy live-page docs reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -21,7 +21,10 @@ help: ## list the targets
 run: .venv/installed ## compare FedAvg, FedAsync and FedBuff on Fashion-MNIST (about 4 minutes with the installation); ARGS="--set …" changes it
 	$(BIN)/offbeat compare experiments/quickstart.toml --jobs 2 $(ARGS)
 
-test: lint types unit ## lint, type-check and run all tests
+check: .venv/installed ## lint, type-check and test what has changed since the branch left main (about a minute)
+	$(BIN)/python tools/check.py
+
+test: lint types unit ## lint, type-check and run all tests but those of the documentation
 
 test-long: ## as make test, with all random scripts of the contract tests (make test and CI: a third)
 	OFFBEAT_LONG=1 $(MAKE) test
@@ -36,11 +39,13 @@ lint: .venv/installed
 types: .venv/installed
 	$(BIN)/basedpyright
 
+# Three processes keep two processors busy: many tests wait for other processes.
+UNIT := -n 3 --dist worksteal --ignore=tests/docs
 unit: .venv/installed
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest $(UNIT)
 
 coverage: .venv/installed ## run all tests and print the lines that none of them reaches (takes a third longer)
-	$(BIN)/pytest -n 2 --cov --cov-report=term
+	$(BIN)/pytest $(UNIT) --cov --cov-report=term
 
 kills: .venv/installed ## kill a run and a sweep at 20 random moments, resume them, compare (CI kills twice)
 	OFFBEAT_KILLS=20 $(BIN)/pytest -v tests/e2e/test_resume.py tests/e2e/test_sweep_kills.py
@@ -96,8 +101,9 @@ bench-peers: .venv/installed ## the same workloads on other simulators, each in 
 	$(BIN)/python benchmarks/peers/run.py $(ARGS)
 	$(BIN)/python benchmarks/peers/outcome.py
 
-docs: .venv/installed reference ## build the documentation into site/
+docs: .venv/installed reference ## build the documentation into site/, test its examples, links and numbers
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/pytest tests/docs
 
 reference: .venv/installed ## write docs/reference.md from what checks the experiment's file
 	$(BIN)/python docs/make_reference.py

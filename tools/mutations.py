@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from check import dotted, own_tests
 from possible_mutations import Edit, Mutation, all_mutations, choose, locate
 
 ROOT = Path(__file__).parents[1]
@@ -32,17 +33,10 @@ CONTRACT = [f"tests/algorithms/test_{name}.py" for name in ("contract", "contrac
 PYTEST = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
 
 
-def _dotted(module: str) -> tuple[str, ...]:
-    parts = Path(module).parts
-    return parts[1:] if parts[0] == "src" else parts[2:]  # of packages/client
-
-
 def suites_of(module: str, under_contract: bool) -> list[list[str]]:
     """Return the arguments with which Python tests a module, first its own tests."""
-    parts = _dotted(module)
-    path = Path(*parts[1:]) if parts[0] == "offbeat" else Path(*parts)  # of the tests
-    own = sorted((ROOT / "tests" / path.parent).glob(f"test_{path.stem}*.py"))
-    imported = ["-c", f"import {'.'.join(parts).removesuffix('.py')}"]
+    own = own_tests(ROOT / module)
+    imported = ["-c", f"import {dotted(ROOT / module)}"]
     first = [*PYTEST, *(test.relative_to(ROOT).as_posix() for test in own)] if own else imported
     return [first, [*PYTEST, *CONTRACT]] if under_contract else [first]
 
