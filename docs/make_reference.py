@@ -27,11 +27,12 @@ from offbeat.config.algorithm_table import (
 from offbeat.config.compression_table import FACTORIES as COMPRESSION
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.lr_decay_table import FACTORIES as LR_DECAYS
+from offbeat.config.server_file import ServiceSection
 
 PAGE = Path(__file__).with_name("reference.md")
 
 _INTRODUCTION = """\
-<!-- Made by `make reference`; change the descriptions in src/offbeat/config, not here. -->
+<!-- Made by `make reference`; change the descriptions in src/offbeat/config and service/settings.py, not here. -->
 # The experiment file
 
 Every key of an experiment's TOML file, with its allowed values and its default. Paths are relative to the file's
@@ -64,6 +65,7 @@ def reference() -> str:
         if _refers(value) and key != "algorithms":
             parts += _section(key, value, kinds)
     parts += ["## `[algorithms.LABEL]`", *_algorithms(kinds["AlgorithmTable"])]
+    parts += ["## `[service]`", *_service(ServiceSection.model_json_schema())]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -185,6 +187,16 @@ def _algorithms(table: Mapping[str, Any]) -> Iterator[str]:
     for title, makers in FACTORIES.items():
         yield f"### `{title}`"
         yield _factories(makers) + (f"\n{_OWN_PATTERN}" if title == "pattern" else "")
+
+
+def _service(section: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        "Only in a server's file: folder, address, certificate, and limits on clients. [Operate a "
+        "server](concepts/operate.md#settings) says what else differs there."
+    )
+    properties = section["properties"].items()
+    required_first = sorted(properties, key=lambda item: item[0] not in section["required"])
+    yield _table({**section, "properties": dict(required_first)}, "service.")
 
 
 def _factories(makers: Mapping[str, Callable[..., Any]]) -> str:

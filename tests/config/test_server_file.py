@@ -71,7 +71,7 @@ def test_the_service_gets_every_setting_of_the_file(tmp_path: Path) -> None:
     path.write_text(SERVER.replace("clients = 4\n", f"clients = 4\n{lines}") + more, encoding="utf-8")
     settings = load(path).settings()
     assert settings.folder == tmp_path / "run"
-    assert {key: getattr(settings, key) for key in keys} == {
+    assert {key: getattr(settings.service, key) for key in keys} == {
         key: value.strip('"') if key == "host" else float(value) for key, value in keys.items()
     }
     assert (settings.lease_seconds, settings.stop_versions, settings.evaluate_every) == (9.5, 11, 10)

@@ -20,7 +20,7 @@ from offbeat.algorithms import Algorithm, FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.participation import Participation
 from offbeat.service.server.server import Listening, serve
-from offbeat.service.settings import ServerSettings
+from offbeat.service.settings import ServerSettings, ServiceSettings
 from offbeat.service.updates.update_body import write_dense
 
 PLAN = LocalPlan(steps=2, batch_size=1, lr=0.5)
@@ -151,7 +151,11 @@ def running(
             participation=participation,
         )
         defaults = {"port": 0, "requests_a_second": 1e6, "burst": 10**6, "max_share": 1.0}
-        server = ServerSettings(folder=folder, lease_seconds=lease_seconds, seed=7, **defaults | settings)
+        values = {"seed": 7, **defaults, **settings}
+        keys = {name: values.pop(name) for name in ServiceSettings.model_fields if name in values}
+        server = ServerSettings(
+            folder=folder, lease_seconds=lease_seconds, service=ServiceSettings.model_construct(**keys), **values
+        )
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def ready(server: Listening) -> None:

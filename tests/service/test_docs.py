@@ -43,14 +43,3 @@ def test_the_model_and_data_that_the_page_shows_are_trained_by_two_clients(tmp_p
         until(lambda: evaluations.exists() and '"version": 20' in evaluations.read_text())
         accuracy = json.loads(evaluations.read_text().splitlines()[-1])["accuracy"]
         assert accuracy > 0.9
-
-
-def test_the_page_lists_all_settings():
-    from offbeat.config.server_file import ServiceSection
-
-    page = (CONCEPTS / "operate.md").read_text("utf-8")
-    table = page.partition("| `[service]` |")[2].partition("\n\n")[0]
-    listed = re.findall(
-        r"`(\w+)`", "".join(line.partition("|")[2].partition("|")[0] for line in table.splitlines()[2:])
-    )
-    assert sorted(listed) == sorted(ServiceSection.model_fields)

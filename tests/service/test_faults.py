@@ -23,7 +23,7 @@ from offbeat.service.engine.service import Service
 from offbeat.service.engine.start_up import open_engine
 from offbeat.service.engine.update_receiver import UploadRequest
 from offbeat.service.refusal import Refusal
-from offbeat.service.settings import ServerSettings
+from offbeat.service.settings import ServerSettings, ServiceSettings
 from offbeat.service.store import log_writer
 from offbeat.service.store.store import Store
 from offbeat.service.updates.update_header import UpdateHeader
@@ -103,7 +103,7 @@ class Run:
                 raise FailedStart from error
             service = Service(
                 engine, Uploads(self.folder, 2**20), ACCOUNTS, run_id="run",
-                settings=ServerSettings(folder=self.folder, seed=7),
+                settings=ServerSettings(folder=self.folder, service=ServiceSettings(seed=7)),
             )  # fmt: skip
             while left:
                 turn, client = left[0]

@@ -170,7 +170,7 @@ def test_a_servers_models_tell_nothing_for_certain(tmp_path):
             participation=coordinator.participation,
             privacy=settings,
             checkpoint_seconds=1e6,
-            max_update_norm=file.settings().max_update_norm,
+            max_update_norm=file.settings().service.max_update_norm,
         ) as server,
     ):
         peers = [server.enrol() for _ in range(4)]

@@ -72,9 +72,9 @@ def test_a_plan_that_the_algorithm_refuses_is_one_line(
 
 def test_the_norm_of_updates_is_limited_by_one_of_two_sections(file: LoadServer) -> None:
     algorithm = ["[algorithm]", "algorithm = 'fedbuff'"]
-    assert file(*algorithm).settings().max_update_norm is None
-    assert file("max_update_norm = 2.0", *algorithm).settings().max_update_norm == 2
-    assert file("[server]", "max_update_norm = 1.0", *algorithm).settings().max_update_norm == 1
+    assert file(*algorithm).settings().service.max_update_norm is None
+    assert file("max_update_norm = 2.0", *algorithm).settings().service.max_update_norm == 2
+    assert file("[server]", "max_update_norm = 1.0", *algorithm).settings().service.max_update_norm == 1
     line = error_line(file, "max_update_norm = 2.0", "[server]", "max_update_norm = 1.0", *algorithm)
     assert line.endswith("server.max_update_norm and service.max_update_norm are one limit: remove the latter")
 
@@ -97,7 +97,7 @@ def test_declared_examples_give_one_client_half_of_a_step_at_most(
     assert isinstance(buffer, ShareCap) is (share is not None)
     assert (
         share is None
-        or buffer.max_share == share == served.settings().max_share == served.resolved()["service"]["max_share"]
+        or buffer.max_share == share == served.settings().service.max_share == served.resolved()["service"]["max_share"]
     )
 
 

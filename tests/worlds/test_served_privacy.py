@@ -254,7 +254,7 @@ def test_a_server_without_a_helper_adds_noise_of_its_secret(tmp_path, monkeypatc
             participation=coordinator.participation,
             privacy=settings,
             checkpoint_seconds=1e6,
-            max_update_norm=file.settings().max_update_norm,
+            max_update_norm=file.settings().service.max_update_norm,
         )
 
     with served(tmp_path / "run", coordinator) as server:

@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 from offbeat_core.tables.section import Count, Positive, Section
 from offbeat_core.tables.toml_table import read_table
 from offbeat_core.tables.validation_errors import error_prefix
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from offbeat.algorithms import Algorithm
 from offbeat.config.algorithm_table import build_algorithm, hyper_parameters_of
@@ -30,52 +29,26 @@ from offbeat.config.model_sections import ModelSection
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.config.user_paths import UserPath
 from offbeat.early_stop import EarlyStop
-from offbeat.service.settings import ServerSettings
+from offbeat.service.settings import FIXED, ServerSettings, ServiceSettings
 from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
 
 
-class ServiceSection(Section):
-    """``[service]``: the server's folder, address, certificate, and limits on clients.
-
-    A key with the name of a field of ``ServerSettings`` sets that field, and has its default.
-    """
+class ServiceSection(ServiceSettings):
+    """``[service]``: the server's folder, address, certificate, and limits on clients."""
 
     folder: UserPath
     """The server's folder; made if it does not exist."""
-    clients: Count
-    """N: how many clients may enrol."""
-    host: str = ServerSettings.host
-    """The address to listen at; 0.0.0.0 for all."""
-    port: Annotated[int, Field(ge=0, le=65535)] = ServerSettings.port
-    """The TCP port; 0 for any free port."""
-    hosts: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = ("localhost", "127.0.0.1")
-    """The server's names and addresses: in the certificate that it makes itself, and for clients."""
+    clients: Annotated[Count, FIXED]
+    """N: how many clients may enrol; revoked ones are included."""
     tls: bool = True
     """False for plain HTTP, for instance behind a proxy."""
     certificate: UserPath | None = None
     """Your own certificate chain, PEM; the server makes a certificate if it is left out."""
     key: UserPath | None = None
     """Its private key, PEM."""
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = ServerSettings.seed
-    """Fixes the initial model, the selection of clients and the algorithm's random draws."""
-    initial_model: UserPath | None = None
-    """A model that offbeat server export wrote: this run begins from it."""
-    connections_per_address: Count | None = ServerSettings.connections_per_address
-    """The most connections from one address; a quarter of all that the server accepts if it is left out."""
-    token_seconds: Positive | None = ServerSettings.token_seconds
-    """How long a client's token is valid; without limit if it is left out."""
-    checkpoint_seconds: Positive = ServerSettings.checkpoint_seconds
-    """Seconds between two checkpoints."""
-    max_update_norm: Positive | None = ServerSettings.max_update_norm
-    """The largest norm of an update; 100 times the usual norm if it is left out."""
-    max_examples: Count | None = ServerSettings.max_examples
-    """The largest number of examples that a client may declare; without limit if it is left out."""
-    max_share: Annotated[float, Field(ge=0.5, le=1.0)] = ServerSettings.max_share
-    """The largest weight of one client, as a share, where three or more weigh by declared examples; 1 for no limit."""
-    requests_a_second: Positive = ServerSettings.requests_a_second
-    """The most requests of one client a second, on average."""
-
+    initial_model: Annotated[UserPath | None, FIXED] = None
+    """A model that `offbeat server export` wrote: this run begins from it."""
     helper_terms: UserPath | None = None
     """The helper's terms.json, for masked updates: privacy.helper."""
     helper_token_file: UserPath | None = None
@@ -90,9 +63,6 @@ class ServiceSection(Section):
         if self.certificate and not self.tls:
             raise ValueError("certificate needs tls = true: set it, or leave certificate and key out")
         return self
-
-
-_SETTINGS = {field.name for field in fields(ServerSettings)} & set(ServiceSection.model_fields)
 
 
 class VisitsSection(ServerSection):
@@ -203,13 +173,11 @@ class ServerFile(Section):
 
     def settings(self, **more: Any) -> ServerSettings:
         """Return the settings of the service that the file holds, and other fields."""
+        # Which updates count must not depend on their norms where they are private.
+        limit = math.inf if self.privacy else self.server.max_update_norm or self.service.max_update_norm
         values: dict[str, Any] = {
-            **self.service.model_dump(include=_SETTINGS),
             "folder": Path(self.service.folder),
-            # Which updates count must not depend on their norms where they are private.
-            "max_update_norm": math.inf
-            if self.privacy
-            else self.server.max_update_norm or self.service.max_update_norm,
+            "service": self.service.model_copy(update={"max_update_norm": limit}),
             "lease_seconds": self.server.lease_seconds,
             "stop_versions": (self.stop and self.stop.versions) or math.inf,
             "early_stop": self._early_stop(),
@@ -233,8 +201,7 @@ class ServerFile(Section):
         table = self.model_dump(exclude_none=True, exclude={"service", "algorithm", "evaluate"}, mode="json")
         if self.privacy is not None:  # the helper's address may change
             table["privacy"] |= {"helper": self.privacy.helper is not None}
-        names = {"clients", "seed", "max_share", "initial_model"}
-        service = self.service.model_dump(include=names, exclude_none=True, mode="json")
+        service = self.service.model_dump(include=self.service.fixed(), exclude_none=True, mode="json")
         algorithm = {"algorithm": self.algorithm.algorithm, **hyper_parameters_of(self.build_algorithm())}
         return {**table, "service": service, "algorithm": algorithm}
 

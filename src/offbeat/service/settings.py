@@ -5,9 +5,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from offbeat_core.serving.certificates import Certificates
+from offbeat_core.tables.section import Count, Positive, Section
+from pydantic import Field
 
 from offbeat.early_stop import EarlyStop
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluationSettings
@@ -16,29 +18,54 @@ from offbeat.service.engine.privacy_status import PrivacySettings
 _WAIT_SECONDS = 600.0  # for clients that evaluate, without leases
 
 
+FIXED = "fixed"
+"""Marks a key that must have the same value whenever the server starts."""
+
+
+class ServiceSettings(Section):
+    """The keys of ``[service]`` that the server uses as they are."""
+
+    host: str = "127.0.0.1"
+    """The address to listen at; 0.0.0.0 for all."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8443
+    """The TCP port; 0 for any free port."""
+    hosts: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = ("localhost", "127.0.0.1")
+    """The server's names and addresses: in the certificate that it makes itself, and for clients."""
+    seed: Annotated[int, Field(ge=0, lt=2**63), FIXED] = 1
+    """Fixes the initial model, the selection of clients and the algorithm's random draws."""
+    connections_per_address: Count | None = None
+    """The most connections from one address, idle ones included; a quarter of all that the server accepts if it is left
+    out. One token has a quarter of them. Not on Windows: use a proxy."""
+    token_seconds: Positive | None = None
+    """How long a client's token is valid; without limit if it is left out."""
+    checkpoint_seconds: Positive = 30.0
+    """Seconds between two checkpoints."""
+    max_update_norm: Positive | None = None
+    """The largest norm of an update; 100 times the usual norm if it is left out."""
+    max_examples: Count | None = None
+    """The largest number of examples that a client may declare; without limit if it is left out."""
+    max_share: Annotated[float, Field(ge=0.5, le=1.0), FIXED] = 0.5
+    """The largest weight of one client, as a share, where three or more weigh by declared examples; 1 for no limit."""
+    requests_a_second: Positive = 20.0
+    """The most requests of one client a second, on average."""
+
+    @classmethod
+    def fixed(cls) -> set[str]:
+        """Return the keys that must have the same value whenever the server starts."""
+        return {name for name, key in cls.model_fields.items() if FIXED in key.metadata}
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """The settings of a server.
-
-    ``[service]`` in a server's file sets the attributes that have the names of its keys.
+    """All settings of a server.
 
     Attributes:
         folder: The folder that the server keeps everything in.
-        host: The address to listen at.
-        port: The TCP port; 0 for any free one.
-        hosts: The names and addresses by which clients call the server.
+        service: Those of the file's table ``[service]``.
         certificates: For TLS; None for plain HTTP.
-        seed: The run's seed.
-        connections_per_address: Largest number of connections of one address; None for a quarter of all.
-        token_seconds: How long a client's token is valid; None for no limit.
-        checkpoint_seconds: Seconds between two checkpoints.
         checkpoint_bytes: Largest number of bytes of updates between two checkpoints; for large models 16 times the
             model's size.
         upload_budget: Largest number of bytes of uploads under way.
-        max_update_norm: Largest norm of an update; None for 100 times the usual one.
-        max_examples: Largest number of examples that a client may declare; None for any.
-        max_share: Largest share of a client in the objective, ½ … 1; the algorithm's buffer limits its share in a step.
-        requests_a_second: Requests of a client, in the long run.
         burst: Requests of a client at once.
         lease_seconds: How long the slot of a silent client is kept; None for no limit.
         stop_versions: The run ends at this version.
@@ -53,20 +80,10 @@ class ServerSettings:
     """
 
     folder: Path
-    host: str = "127.0.0.1"
-    port: int = 8443
-    hosts: Sequence[str] = ("localhost", "127.0.0.1")
+    service: ServiceSettings = field(default_factory=ServiceSettings)
     certificates: Certificates | None = None
-    seed: int = 1
-    connections_per_address: int | None = None
-    token_seconds: float | None = None
-    checkpoint_seconds: float = 30.0
     checkpoint_bytes: int = 2**28
     upload_budget: int = 2**34
-    max_update_norm: float | None = None
-    max_examples: int | None = None
-    max_share: float = 0.5
-    requests_a_second: float = 20.0
     burst: int = 200
     lease_seconds: float | None = None
     stop_versions: float = math.inf
@@ -89,5 +106,5 @@ class ServerSettings:
             every_versions=self.evaluate_every,
             wait_seconds=self.lease_seconds or _WAIT_SECONDS,
             lower_is_better=self.lower_is_better,
-            seed=self.seed,
+            seed=self.service.seed,
         )

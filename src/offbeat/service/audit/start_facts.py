@@ -4,30 +4,23 @@ import math
 from importlib import metadata
 from typing import Any
 
-from offbeat.service.settings import ServerSettings
-
-_CHANGEABLE = (
-    "host",
-    "port",
-    "hosts",
-    "connections_per_address",
-    "token_seconds",
-    "checkpoint_seconds",
-    "max_update_norm",
-    "max_examples",
-    "requests_a_second",
-    "burst",
-    "evaluate_every",
-    "evaluate_on_clients",
-)
-"""The settings that may differ from start to start; those of ``ServerSettings.config`` may not."""
+from offbeat.service.settings import ServerSettings, ServiceSettings
 
 
 def start_facts(settings: ServerSettings) -> dict[str, Any]:
-    """Return the version of Offbeat and the server's configuration."""
-    changeable = {name: getattr(settings, name) for name in _CHANGEABLE}
-    service = changeable | {"hosts": list(settings.hosts), "tls": settings.certificates is not None}
-    return {"version": metadata.version("offbeat"), "config": _in_json(settings.config), "settings": _in_json(service)}
+    """Return the version of Offbeat, the server's configuration, and the settings that may change between starts."""
+    names = set(ServiceSettings.model_fields) - ServiceSettings.fixed()
+    changeable = settings.service.model_dump(include=names) | {
+        "hosts": list(settings.service.hosts),
+        "tls": settings.certificates is not None,
+        "evaluate_every": settings.evaluate_every,
+        "evaluate_on_clients": settings.evaluate_on_clients,
+    }
+    return {
+        "version": metadata.version("offbeat"),
+        "config": _in_json(settings.config),
+        "settings": _in_json(changeable),
+    }
 
 
 def _in_json(value: Any) -> Any:

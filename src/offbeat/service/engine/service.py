@@ -57,8 +57,8 @@ class Service:
         self.run_id = run_id
         self._settings = settings
         self._without_clients = (-1, False)  # the log's last record, and whether the run was without clients then
-        self._receiver = UpdateReceiver(engine, uploads, accounts, settings.max_update_norm)
-        self._rate = RequestRate(settings.requests_a_second, settings.burst)
+        self._receiver = UpdateReceiver(engine, uploads, accounts, settings.service.max_update_norm)
+        self._rate = RequestRate(settings.service.requests_a_second, settings.burst)
 
     def client(self, token: str | None) -> int:
         """Return the client that a token belongs to.
@@ -111,7 +111,7 @@ class Service:
         Waits for the log in any case.
         """
         if self.engine.coordinator.waits_for_examples and (examples := self.accounts.examples.all()):
-            await self.engine.weigh_clients(within_share(examples, self._settings.max_share))
+            await self.engine.weigh_clients(within_share(examples, self._settings.service.max_share))
         await self.engine.log_writer.wait_until_durable()
 
     def waits_for(self) -> str | None:
@@ -194,7 +194,7 @@ class Service:
             self.engine.coordinator.algorithm,
             model_sha256=self.engine.models.digest(assignment.version),
             length=self.engine.models.length,
-            seed=self._settings.seed,
+            seed=self._settings.service.seed,
             lease_seconds=lease_seconds,
             privacy=None if shares is None else shares.privacy(),
         )

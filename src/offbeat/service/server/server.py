@@ -108,7 +108,7 @@ async def serve(
     end, limit = _End(), max_connections(raise_file_limit())
     with _private_files(), _disk_errors(settings.folder, end), closing(Store(settings.folder)) as store:
         run_id = store.run_id(settings.config)
-        with listen(settings.host, settings.port) as listener:
+        with listen(settings.service.host, settings.service.port) as listener:
             engine, checkpoints = await open_engine(
                 store,
                 coordinator,
@@ -147,9 +147,9 @@ class _Server:
         self._service = service
         self._checkpoints = checkpoints
         scheme = "https" if settings.certificates else "http"
-        self._url = f"{scheme}://{local_host(settings.host)}:{port}"
-        self._public_url = f"{scheme}://{public_host(settings.host, settings.hosts)}:{port}"
-        per_address = min(settings.connections_per_address or max_connections // 4, max_connections)
+        self._url = f"{scheme}://{local_host(settings.service.host)}:{port}"
+        self._public_url = f"{scheme}://{public_host(settings.service.host, settings.service.hosts)}:{port}"
+        per_address = min(settings.service.connections_per_address or max_connections // 4, max_connections)
         self._connections = Connections(port, per_address)
         self._viewers = Viewers(
             partial(live_state, service, settings),
@@ -162,7 +162,7 @@ class _Server:
         self._schedule = CheckpointSchedule(
             engine,
             checkpoints,
-            seconds=settings.checkpoint_seconds,
+            seconds=settings.service.checkpoint_seconds,
             max_bytes=max(settings.checkpoint_bytes, _MIN_MODELS * 4 * engine.models.length),
         )
         self._timer = LeaseTimer(engine)
@@ -223,8 +223,8 @@ async def _open_service(settings: ServerSettings, store: Store, engine: Engine, 
         store.database,
         engine.log_writer,
         clients_limit=engine.coordinator.clients,
-        token_seconds=settings.token_seconds,
-        max_examples=settings.max_examples,
+        token_seconds=settings.service.token_seconds,
+        max_examples=settings.service.max_examples,
         keeps_examples=settings.privacy is None,
     )
     accounts.audit.add("server started", run=run_id, **start_facts(settings))
