@@ -8,7 +8,10 @@ from offbeat.service.settings import ServerSettings, ServiceSettings
 
 
 def start_facts(settings: ServerSettings) -> dict[str, Any]:
-    """Return the version of Offbeat, the server's configuration, and the settings that may change between starts."""
+    """Return the version of Offbeat and all settings.
+
+    ``config`` has those that are fixed, ``settings`` those that may change between starts.
+    """
     names = set(ServiceSettings.model_fields) - ServiceSettings.fixed()
     changeable = settings.service.model_dump(include=names) | {
         "hosts": list(settings.service.hosts),
