@@ -1,5 +1,6 @@
 """Command ``join``."""
 
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,3 +53,24 @@ def test_a_token_file_is_taken_as_an_editor_wrote_it(content: bytes, tmp_path: P
     (tmp_path / "token").write_bytes(b"\x80")
     with pytest.raises(OffbeatError, match="it is not text"):
         join._read_token(tmp_path / "token", None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "give --client or --flower, one of them"),
+        (("--client", "mine.py:make", "--flower", "app:app"), "give --client or --flower, one of them"),
+        (("--client", "mine.py:make", "--run-config", "a=1"), "--run-config, --node-config and --flower-model are for"),
+    ],
+)
+def test_an_app_or_a_client_joins(offbeat: Command, options: tuple[str, ...], message: str) -> None:
+    code, _, errors = offbeat("join", "https://host", *options)
+    assert code == 2
+    assert message in errors
+    assert len(errors.splitlines()) == 1
+
+
+@pytest.mark.skipif(importlib.util.find_spec("flwr") is not None, reason="Flower is installed")
+def test_without_flower_the_error_says_how_to_install_it(offbeat: Command) -> None:
+    code, _, errors = offbeat("join", "https://host", "--flower", "app:app")
+    assert (code, errors) == (2, "offbeat: --flower needs Flower: pip install 'offbeat[flower]'\n")

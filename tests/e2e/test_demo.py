@@ -23,7 +23,7 @@ from pathlib import Path
 from offbeat.cli.demo.{module} import {function}
 {function}(partial(print, flush=True), Path(sys.argv[1]), data="digits", {settings})
 """
-PLAIN = CODE.format(module="plain", function="run_demo", settings="clients=2, versions=40, steps=40")
+PLAIN = CODE.format(module="demo_run", function="run_demo", settings="clients=2, versions=40, steps=40")
 PRIVATE = CODE.format(module="private", function="run_private_demo", settings="clients=3, versions=18, steps=40")
 
 Start = Callable[[str], subprocess.Popen[str]]

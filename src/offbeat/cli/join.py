@@ -3,14 +3,18 @@
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from offbeat_core.errors import OffbeatError
 from offbeat_core.text_file import read_text
 
-from offbeat.cli import flower_app
 from offbeat.cli.options import PATH
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from offbeat.flower.app import FlowerApp
 
 
 @click.command(
@@ -21,10 +25,12 @@ from offbeat.cli.options import PATH
 @click.option("--token-file", metavar="FILE", type=PATH, help="The file with the enrolment token, for the first time.")
 @click.option("--token", metavar="TOKEN", help="The enrolment token itself, which other users of the machine can see.")
 @click.option("--client", "path", metavar="FILE.py:NAME", help="The function that makes a client from its number.")
-@flower_app.FLOWER
-@flower_app.RUN_CONFIG
-@flower_app.NODE_CONFIG
-@flower_app.MODEL
+@click.option("--flower", "app", metavar="MODULE:NAME", help="A Flower ClientApp, which trains.")
+@click.option("--run-config", metavar="SETTINGS", help="Changes of the app's settings, such as 'local-epochs=2'.")
+@click.option("--node-config", metavar="SETTINGS", help="The app's node, such as 'num-partitions=10'.")
+@click.option(
+    "--flower-model", metavar="MODULE:NAME", help="The function that makes the app's model; needed if that has buffers."
+)
 @click.option("--ca", metavar="FILE", type=PATH, help="Certificates to trust; those of the system by default.")
 @click.option(
     "--folder", metavar="FOLDER", type=PATH, default=Path("client"), show_default=True, help="The client's folder."
@@ -80,7 +86,10 @@ def _make_client(
 ) -> Callable[[int], Any]:
     """Return the function of ``--client``, or one that makes clients of ``--flower``."""
     if app is not None and path is None:
-        return flower_app.make_client(flower_app.load_app(app, run_config, node_config, model))
+        loaded = _load_app(app, run_config, node_config, model)
+        from offbeat.flower.client import FlowerClient
+
+        return lambda _: FlowerClient(loaded)
     if path is None or app is not None:
         raise OffbeatError("give --client or --flower, one of them")
     if run_config or node_config or model:
@@ -88,6 +97,37 @@ def _make_client(
     from offbeat.config.import_path import load_callable
 
     return load_callable(path)
+
+
+def _load_app(path: str, run_config: str | None, node_config: str | None, model: str | None) -> "FlowerApp":
+    """Return the app of these options."""
+    try:
+        from offbeat.flower.app import FlowerApp
+        from offbeat.flower.app_config import read_config, read_run_config
+        from offbeat.flower.model_arrays import ModelArrays
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("flwr"):
+            raise
+        raise OffbeatError("--flower needs Flower: pip install 'offbeat[flower]'") from None
+    from offbeat.config.import_path import load_object
+
+    return FlowerApp(
+        load_object(path),
+        run_config=read_run_config(Path.cwd(), run_config),
+        node_config=read_config(node_config),
+        model=None if model is None else ModelArrays(_module(model)),
+    )
+
+
+def _module(path: str) -> "nn.Module":
+    from torch import nn
+
+    from offbeat.config.import_path import call
+
+    module = call(path, {}, "--flower-model")
+    if not isinstance(module, nn.Module):
+        raise OffbeatError(f"--flower-model {path}: must make a torch.nn.Module, made a {type(module).__name__}")
+    return module
 
 
 def _on_device(make_client: Callable[[int], Any], device: str) -> Callable[[int], Any]:

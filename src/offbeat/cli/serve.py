@@ -68,7 +68,7 @@ def demo(private: bool, folder: Path) -> None:
 
     There are eight clients. Prints the model's accuracy.
     """
-    from offbeat.cli.demo.plain import run_demo
+    from offbeat.cli.demo.demo_run import run_demo
     from offbeat.cli.demo.private import run_private_demo
 
     (run_private_demo if private else run_demo)(click.echo, folder)

@@ -1,5 +1,6 @@
-"""The part that all demos share: a server, clients, kills on the way."""
+"""A demo: a server and clients, some of which are killed on the way."""
 
+import shutil
 import socket
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -8,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
+from filelock import FileLock, Timeout
 from offbeat_core.errors import OffbeatError
 
 from offbeat.cli.demo import client
-from offbeat.cli.demo.folder import empty_folder
 from offbeat.cli.demo.processes import Processes
 from offbeat.data import load_dataset
 from offbeat.data.dataset import Dataset, MissingDataError
@@ -131,6 +132,32 @@ class DemoRun:
         return now
 
 
+def run_demo(
+    say: Say,
+    folder: Path = Path("runs/demo"),
+    *,
+    data: str = "fashion-mnist",
+    clients: int = 8,
+    versions: int = 80,
+    steps: int = 100,
+) -> None:
+    """Run a demo; for folder, processes and signals see ``demo_run``."""
+    with demo_run(say, folder, clients, versions) as run:
+        dataset = dataset_or_digits(data, say)
+        say(f"A server and {clients} clients learn {dataset.name}, each in a process of its own")
+        run.write_server_file(data=dataset.name, steps=steps)
+        run.start_server()
+        run.join()
+        run.kill([f"client-{clients // 3}", "server", f"client-{2 * clients // 3}", "server"])
+        final = run.final_status()
+        say(
+            f"{final['counted']} updates counted; they were {final['mean_staleness']:.1f} versions old on average, "
+            f"{final['max_staleness']} at most"
+        )
+        say("Killed: 2 clients, 2 times the server")
+        say(accuracy_line(final, dataset))
+
+
 @contextmanager
 def demo_run(say: Say, folder: Path, clients: int, versions: int) -> Generator[DemoRun]:
     """Yield a demo in a folder, from the main thread; all its processes end with it.
@@ -150,6 +177,27 @@ def demo_run(say: Say, folder: Path, clients: int, versions: int) -> Generator[D
     except InterruptedRunError as error:
         raise SystemExit(128 + error.signal) from None
     say(f"{time.monotonic() - began:.0f} seconds; the files of all processes are in {folder}")
+
+
+@contextmanager
+def empty_folder(folder: Path) -> Generator[None]:
+    """Lock a folder, and remove the files of an earlier demo."""
+    marker = folder / "demo.lock"
+    if folder.exists() and not folder.is_dir():
+        raise OffbeatError(f"{folder} is a file: choose another folder")
+    if folder.exists() and not marker.exists() and any(folder.iterdir()):
+        raise OffbeatError(f"{folder} holds something other than a demo: choose another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(marker, blocking=False):
+            for path in folder.iterdir():
+                if path.is_dir():
+                    shutil.rmtree(path)
+                elif path != marker:
+                    path.unlink()
+            yield
+    except Timeout:
+        raise OffbeatError(f"another demo runs in {folder}: wait for its end, or choose another folder") from None
 
 
 def server_file(folder: Path) -> Path:

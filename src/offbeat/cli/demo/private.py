@@ -1,8 +1,10 @@
 """``offbeat demo --private``: a helper opens sums of masked updates."""
 
+import re
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomli_w
 from offbeat_client.private_updates import public_key
@@ -14,12 +16,12 @@ from offbeat_private.helper.roster import enrol, parse_roster
 from offbeat_private.helper.store import Store
 
 from offbeat.cli.demo.demo_run import DemoRun, Say, accuracy_line, dataset_or_digits, demo_run, free_port, server_file
-from offbeat.cli.demo.receipts import receipts
 from offbeat.config.server_file import load
 from offbeat.data.dataset import Dataset
 from offbeat.worlds.workload import build_model
 
 _CLIP_NORM = 2.0  # seldom less than the norm of a client's update
+_RECEIPT = re.compile(r"visit (\d+): counted\b", re.MULTILINE)
 
 
 def run_private_demo(
@@ -101,3 +103,40 @@ def _say_opened(say: Say, run: DemoRun, folder: Path, counted: int) -> None:
         f"ε: no limit, since masks alone hide updates here; noise that hides one of {len(run.homes())} clients would "
         "hide the model, too"
     )
+
+
+class Receipts(NamedTuple):
+    """Numbers of acknowledged updates, by their place.
+
+    Attributes:
+        in_sums: In a sum that the helper has opened.
+        waiting: Newer than the client's last opened one.
+        lost: In no sum, though a newer one of the client is.
+    """
+
+    in_sums: int
+    waiting: int
+    lost: int
+
+    @property
+    def total(self) -> int:
+        """All receipts."""
+        return sum(self)
+
+
+def receipts(logs: Mapping[str, Path], helper: Path) -> Receipts:
+    """Compare the clients' log files, by name, with the folder of the helper.
+
+    The two were written by different processes than the server.
+    """
+    with closing(Store(helper, read_only=True)) as store:
+        names, histories = store.roster(), store.opened().histories
+    in_sums = waiting = lost = 0
+    for key, name in names.items():
+        visits = {int(visit) for visit in _RECEIPT.findall(logs[name].read_text(encoding="utf-8"))}
+        history = histories[key]
+        due = sum(visit <= history.visit for visit in visits)
+        in_sums += min(due, history.participations)
+        lost += max(0, due - history.participations)
+        waiting += len(visits) - due
+    return Receipts(in_sums, waiting, lost)

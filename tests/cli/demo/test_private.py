@@ -3,7 +3,7 @@ from contextlib import closing
 import pytest
 from offbeat_private.helper.helper import Helper
 
-from offbeat.cli.demo.receipts import receipts
+from offbeat.cli.demo.private import receipts
 from tests.offbeat_private.helper.conftest import CLIENTS, enrol_clients, records_for
 
 

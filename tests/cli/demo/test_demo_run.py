@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from offbeat_core.errors import OffbeatError
 
-from offbeat.cli.demo.folder import empty_folder
+from offbeat.cli.demo.demo_run import empty_folder
 
 
 def test_files_of_an_earlier_demo_are_removed(tmp_path: Path) -> None:
