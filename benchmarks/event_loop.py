@@ -28,8 +28,8 @@ from offbeat.coordinator import Coordinator
 from offbeat.garbage_collection import rare_garbage_collection
 from offbeat.population.availability import Always
 from offbeat.population.devices.client_devices import ConstantLink, Devices
-from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
+from offbeat.simulation.totals import Stop
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.trainer import Job, Result, Trainer
 from offbeat.training.workload import Examples, Objective, Workload

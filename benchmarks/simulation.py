@@ -33,8 +33,8 @@ from offbeat.algorithms import Algorithm, FedAsync, FedAvg, FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator
 from offbeat.population.availability import Always
 from offbeat.population.devices.client_devices import ConstantLink, Devices
-from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
+from offbeat.simulation.totals import Stop
 from offbeat.training import workload as training
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.minibatches import gather

@@ -18,8 +18,8 @@ from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.population.availability import Always
 from offbeat.population.devices.client_devices import ConstantLink, Devices
-from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
+from offbeat.simulation.totals import Stop
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.fit_check import check_fit
 from offbeat.training.flat_model import FlatModel

@@ -15,7 +15,7 @@ from offbeat.config import server_file
 from offbeat.config.import_path import canonical, load_object
 from offbeat.inputs import map_inputs
 from offbeat.service.client import run_client
-from offbeat.simulation.records import Stop
+from offbeat.simulation.totals import Stop
 from offbeat.worlds.serve import build_coordinator
 from offbeat.worlds.workload import as_tensor, build_dataset, build_model, load_loss
 from tests.service.conftest import running

@@ -8,7 +8,7 @@ from torch import nn
 from offbeat.algorithms import FedBuff
 from offbeat.python.history import History
 from offbeat.python.run_record import RunRecord
-from offbeat.simulation.records import Evaluation
+from offbeat.simulation.totals import Evaluation
 
 
 @pytest.fixture

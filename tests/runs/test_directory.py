@@ -7,7 +7,7 @@ import pytest
 from offbeat.runs import directory as run_directory
 from offbeat.runs.directory import history_schema, lock_folder, read
 from offbeat.runs.writer import RunWriter
-from offbeat.simulation.records import Evaluation, VisitEnded
+from offbeat.simulation.totals import Evaluation, VisitEnded
 from tests.runs.conftest import error_line
 
 CONFIG = {"seeds": [7], "algorithms": {"mine": {}}, "local": {"lr": 1 / 3}, "evaluate": {"metrics": ["accuracy"]}}

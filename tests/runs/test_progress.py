@@ -6,7 +6,7 @@ from rich.console import Console
 
 from offbeat.config.experiment_sections import StopSection
 from offbeat.runs.progress import Progress
-from offbeat.simulation.records import Evaluation
+from offbeat.simulation.totals import Evaluation
 
 
 def evaluation(seconds=0.0, version=0, counted=0, accuracy=0.0):

@@ -10,7 +10,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat.checkpoint import write_checkpoint
 from offbeat.runs.resume import check_settings, check_versions, has_settings
 from offbeat.runs.writer import RunWriter
-from offbeat.simulation.records import Evaluation
+from offbeat.simulation.totals import Evaluation
 from tests.runs.conftest import error_line
 
 CONFIG = {"seeds": [7], "algorithms": {"mine": {}}, "local": {"lr": 1 / 3}}

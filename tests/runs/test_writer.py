@@ -11,7 +11,7 @@ from offbeat.runs import directory as run_directory
 from offbeat.runs import writer as run_writer
 from offbeat.runs.directory import EVENTS, read, unfinished_path
 from offbeat.runs.writer import RunWriter
-from offbeat.simulation.records import Evaluation, VisitEnded
+from offbeat.simulation.totals import Evaluation, VisitEnded
 from tests.runs.conftest import error_line, names
 
 FILES = {"config.toml", "history.parquet", "events.parquet", "model.safetensors", "versions.json", "timing.json"}

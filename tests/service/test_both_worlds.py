@@ -9,7 +9,7 @@ from safetensors.torch import load as load_tensors
 
 from offbeat.algorithms import FedLuck, LocalPlan
 from offbeat.compression import COMPRESSORS
-from offbeat.simulation.records import Stop
+from offbeat.simulation.totals import Stop
 from tests.algorithms.case import all_cases
 from tests.page_code import page_code
 from tests.service.conftest import body_of, running

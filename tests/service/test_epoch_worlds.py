@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import FedAvg, FedNova, LocalPlan
 from offbeat.config.steps_function import StepsFunction
 from offbeat.service.client import LocalSGD, run_client
-from offbeat.simulation.records import Stop
+from offbeat.simulation.totals import Stop
 from tests.service.conftest import running
 from tests.service.simulated import INPUTS, LABELS, LAYOUT, initial_model, module, simulate
 

@@ -12,8 +12,8 @@ from offbeat.coordinator import Coordinator
 from offbeat.population.availability import Always, Intervals
 from offbeat.population.devices.bandwidth_traces import Trace
 from offbeat.population.devices.client_devices import ConstantLink, Devices, TraceLink
-from offbeat.simulation.records import Stop
 from offbeat.simulation.simulator import Simulation
+from offbeat.simulation.totals import Stop
 from offbeat.training.trainers.trainer import Result, Trainer, result_vector
 
 # When four clients are online.

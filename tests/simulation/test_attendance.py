@@ -7,7 +7,7 @@ import torch
 from offbeat.algorithms import FedAvg, FedLuck
 from offbeat.algorithms.fedluck_choice import best_steps_and_compression
 from offbeat.population.availability import Alternating
-from offbeat.simulation.records import Stop
+from offbeat.simulation.totals import Stop
 from tests.simulation.conftest import QuadraticTrainer, ended, local_plan, one_by_one, run, visits_of
 
 

@@ -10,7 +10,7 @@ import torch
 from offbeat.algorithms import FedAsync, FedAvg, FedBuff, SequentialSGD
 from offbeat.algorithms.components.weights import constant
 from offbeat.coordinator import Coordinator
-from offbeat.simulation.records import Stop
+from offbeat.simulation.totals import Stop
 from tests.simulation.conftest import QuadraticTrainer, ended, local_plan, one_by_one, run, visits_of
 
 ALGORITHMS = {

@@ -3,7 +3,7 @@
 import torch
 
 from offbeat.early_stop import EarlyStop
-from offbeat.simulation.records import Stop
+from offbeat.simulation.totals import Stop
 from tests.simulation.conftest import resume, run
 
 TWENTY = Stop(virtual_seconds=20.0)

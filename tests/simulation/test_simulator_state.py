@@ -12,8 +12,8 @@ from offbeat.algorithms import AsyncCommSGD, FedAsync, FedAvg, FedBuff, FedLaAvg
 from offbeat.algorithms.components import Compression
 from offbeat.algorithms.components.schedules.patterns import random
 from offbeat.algorithms.components.weights import inverse_time
-from offbeat.simulation.records import Evaluation, Stop
 from offbeat.simulation.simulator import Simulation
+from offbeat.simulation.totals import Evaluation, Stop
 from offbeat.simulation.training_queue import DivergedError
 from tests.algorithms.case import all_cases
 from tests.simulation.conftest import TIMES, QuadraticTrainer, local_plan, resume, run
@@ -228,7 +228,7 @@ def test_a_finished_run_stays_finished_without_a_second_evaluation(world, stop):
 
 
 def test_a_restored_run_knows_how_long_no_update_has_counted(simulate, monkeypatch):
-    monkeypatch.setattr("offbeat.simulation.stall_guard._MAX_IN_VAIN", 20)
+    monkeypatch.setattr("offbeat.simulation.clock._MAX_IN_VAIN", 20)
     simulation, restored = (
         simulate(FedAvg(cohort=1), step_seconds=(1.0,), lease_seconds=0.5, stop=Stop(versions=1)) for _ in range(2)
     )

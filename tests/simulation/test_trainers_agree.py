@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import FedAsync, FedAvg, FedBuff, FedFa, FedLaAvg, LocalPlan, Port
-from offbeat.simulation.records import Stop
+from offbeat.simulation.totals import Stop
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.batched.vmap import VmapTrainer
 from offbeat.training.trainers.distributed.processes import ProcessTrainer

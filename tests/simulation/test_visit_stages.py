@@ -8,7 +8,7 @@ import torch
 
 from offbeat.algorithms import FedAvg, FedBuff
 from offbeat.algorithms.components import Compression
-from offbeat.simulation.records import Stop
+from offbeat.simulation.totals import Stop
 from tests.simulation.conftest import QuadraticTrainer, ended, local_plan, one_by_one, run, visits_of
 
 

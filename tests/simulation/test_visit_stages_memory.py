@@ -9,7 +9,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat.algorithms import FedLaAvg
 from offbeat.algorithms.components import Compression
 from offbeat.algorithms.components.weights import constant
-from offbeat.simulation.records import Stop
+from offbeat.simulation.totals import Stop
 from tests.simulation.conftest import QuadraticTrainer, local_plan, one_by_one, run
 
 N = 5

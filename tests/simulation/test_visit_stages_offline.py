@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from offbeat.algorithms import FedAsync, FedAvg, FedBuff, FedFa
-from offbeat.simulation.records import Stop
+from offbeat.simulation.totals import Stop
 from tests.simulation.conftest import QuadraticTrainer, ended, one_by_one, run, times_of
 
 # One client's visit: 8 bytes down at 4 B/s, one step of 3 s, 8 bytes up at 2 B/s; 9 s together.

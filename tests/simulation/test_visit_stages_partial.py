@@ -7,7 +7,7 @@ import torch
 
 from offbeat.algorithms import Port
 from offbeat.algorithms.components import Compression
-from offbeat.simulation.records import Stop
+from offbeat.simulation.totals import Stop
 from tests.simulation.conftest import QuadraticTrainer, local_plan, run
 
 # Four steps a visit; the quick client 0 is back each second, and makes a version each time: 1 at 1 s, 2 at 2 s, …

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from offbeat.runs.writer import RunWriter
-from offbeat.simulation.records import Evaluation
+from offbeat.simulation.totals import Evaluation
 
 MODEL = {"weight": torch.ones(2)}
 

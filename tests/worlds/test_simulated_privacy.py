@@ -278,7 +278,7 @@ def test_clients_that_come_and_go_do_not_hide_that_none_may_take_part(simulation
 
 
 def test_nor_do_they_where_there_are_periods(simulation, monkeypatch):
-    monkeypatch.setattr("offbeat.simulation.stall_guard._MAX_IN_VAIN", 20)
+    monkeypatch.setattr("offbeat.simulation.clock._MAX_IN_VAIN", 20)
     periodic = "algorithms={ mine = { algorithm = 'fedluck', period = 0.5, steps = [1, 1], compression = [1, 1] } }"
     spent = simulation("{ clip_norm = 0.5, max_participations = 1 }", "stop={ updates = 21 }", COME_AND_GO, periodic)
     with pytest.raises(OffbeatError, match=r"no update counted in the last \d+ visits and ticks"):

@@ -8,7 +8,7 @@ from torch import nn
 
 from offbeat.algorithms import Algorithm
 from offbeat.python.run_record import RunRecord
-from offbeat.simulation.records import Evaluation
+from offbeat.simulation.totals import Evaluation
 
 
 class History(DataFrame):

@@ -13,8 +13,8 @@ from offbeat.algorithms import Algorithm
 from offbeat.config.algorithm_table import hyper_parameters_of
 from offbeat.config.experiment_file import Experiment
 from offbeat.runs.writer import RunWriter
-from offbeat.simulation.client_evaluations import ClientEvaluation
-from offbeat.simulation.records import Evaluation, VisitEnded
+from offbeat.simulation.evaluations import ClientEvaluation
+from offbeat.simulation.totals import Evaluation, VisitEnded
 
 _GIVEN = "given in Python"
 

@@ -38,7 +38,7 @@ from offbeat.python.run_record import RunRecord, config_of
 from offbeat.runs.directory import EVENTS
 from offbeat.runs.package_versions import versions as versions_of
 from offbeat.runs.progress import Progress
-from offbeat.simulation.records import Evaluation
+from offbeat.simulation.totals import Evaluation
 from offbeat.training.accelerator import Precision
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel

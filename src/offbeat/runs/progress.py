@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 from offbeat import units
 from offbeat.config.experiment_sections import StopSection
-from offbeat.simulation.records import Evaluation
+from offbeat.simulation.totals import Evaluation
 
 _COLUMNS_FOR_CTRL_C = 4  # in which a terminal shows ^C, twice
 

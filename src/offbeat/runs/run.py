@@ -21,8 +21,8 @@ from offbeat.garbage_collection import rare_garbage_collection
 from offbeat.runs.interruption import InterruptedRunError
 from offbeat.runs.package_versions import versions
 from offbeat.runs.writer import RunWriter
-from offbeat.simulation.records import Evaluation
 from offbeat.simulation.simulator import Simulation
+from offbeat.simulation.totals import Evaluation
 from offbeat.simulation.training_queue import DivergedError
 from offbeat.training.trainers.distributed.ray_cluster import DEFAULT_CLUSTER, RayCluster
 from offbeat.worlds.buffer_wrappers import wrap_buffer

@@ -18,7 +18,7 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.runs.interruption import InterruptedRunError, Interruption, let_children_end
 from offbeat.runs.run import RunTask, carry_out
-from offbeat.simulation.records import Evaluation
+from offbeat.simulation.totals import Evaluation
 from offbeat.training.allocator import keep_freed_memory
 from offbeat.worlds.workload import build_dataset
 

@@ -16,8 +16,8 @@ from offbeat.runs import directory as run_directory
 from offbeat.runs.parquet_chunks import ChunkedTable
 from offbeat.runs.provenance import provenance
 from offbeat.runs.resume import check_chunks, check_settings, check_versions
-from offbeat.simulation.client_evaluations import ClientEvaluation
-from offbeat.simulation.records import Evaluation, VisitEnded
+from offbeat.simulation.evaluations import ClientEvaluation
+from offbeat.simulation.totals import Evaluation, VisitEnded
 
 _MAX_ROWS = 100_000  # in memory
 

@@ -11,13 +11,11 @@ from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop
 from offbeat.population.devices.client_devices import Devices
 from offbeat.simulation.attendance import Attendance
-from offbeat.simulation.client_evaluations import ClientEvaluation, ClientEvaluations
-from offbeat.simulation.clock import Clock
-from offbeat.simulation.evaluations import Evaluate, Evaluations
+from offbeat.simulation.clock import Clock, StallGuard
+from offbeat.simulation.evaluations import ClientEvaluation, Evaluate, Evaluations, EvaluationsByClients
 from offbeat.simulation.events import EventQueue, Kind
-from offbeat.simulation.plan_costs import PlanCosts
-from offbeat.simulation.records import Evaluation, Stop, Totals, VisitEnded
-from offbeat.simulation.stall_guard import StallGuard
+from offbeat.simulation.totals import Evaluation, Stop, Totals, VisitEnded
+from offbeat.simulation.visit_costs import PlanCosts
 from offbeat.simulation.visit_stages import VisitStages
 from offbeat.training.trainers.trainer import Trainer
 
@@ -77,7 +75,7 @@ class Simulation:
         stop: Stop,
         seed: int,
         masked: "MaskedUpdates | None" = None,
-        clients: ClientEvaluations | None = None,
+        clients: EvaluationsByClients | None = None,
         early_stop: EarlyStop | None = None,
     ) -> None:
         algorithm = coordinator.algorithm

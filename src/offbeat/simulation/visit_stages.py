@@ -18,10 +18,9 @@ from offbeat.population.devices.client_devices import Devices
 from offbeat.simulation.clock import at_tick
 from offbeat.simulation.events import EventQueue, Kind
 from offbeat.simulation.open_visit import OpenVisit, visits_from_state, visits_state
-from offbeat.simulation.plan_costs import PlanCosts
-from offbeat.simulation.records import Outcome, Totals, VisitEnded
-from offbeat.simulation.timing_with_pauses import Timing
+from offbeat.simulation.totals import Outcome, Totals, VisitEnded
 from offbeat.simulation.training_queue import Work, WorkQueue
+from offbeat.simulation.visit_costs import PlanCosts, Timing
 from offbeat.training.trainers.trainer import Job, Trainer
 
 if TYPE_CHECKING:  # a simulation without masks needs no cryptography

@@ -10,7 +10,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat import units
 from offbeat.config.experiment_file import Experiment
 from offbeat.population.availability import Availability
-from offbeat.simulation.stall_guard import CLOCK_ADVICE, LONGEST_GAP
+from offbeat.simulation.clock import CLOCK_ADVICE, LONGEST_GAP
 from offbeat.worlds.population import Population
 
 _RUNS = 10  # of adjacent clients that are looked at

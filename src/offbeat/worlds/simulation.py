@@ -17,9 +17,9 @@ from offbeat.coordinator import Coordinator
 from offbeat.coordinator.participation import Participation
 from offbeat.data.dataset import Dataset
 from offbeat.inputs import name_inputs
-from offbeat.simulation.client_evaluations import ClientEvaluations
-from offbeat.simulation.records import Stop
+from offbeat.simulation.evaluations import EvaluationsByClients
 from offbeat.simulation.simulator import Simulation
+from offbeat.simulation.totals import Stop
 from offbeat.training.augmentation import check_augmentation
 from offbeat.training.fit_check import check_fit
 from offbeat.training.target_check import number_of_targets
@@ -104,12 +104,12 @@ class World:
         with_data = fits_on_device(workload, accelerator, self.experiment.data.on_device)
         return workload.to(accelerator, with_data=with_data)
 
-    def _client_evaluations(self, workload: Workload) -> ClientEvaluations | None:
+    def _client_evaluations(self, workload: Workload) -> EvaluationsByClients | None:
         evaluate = self.experiment.evaluate
         if evaluate.on_clients is None:
             return None
         metrics = list(workload.objective.metrics)
-        return ClientEvaluations(
+        return EvaluationsByClients(
             workload.measure_on_client,
             self.population.devices.availability,
             [len(shard) for shard in self.population.held_out],

@@ -15,7 +15,7 @@ from safetensors.torch import load as load_tensors
 
 from offbeat.config import experiment_file, server_file
 from offbeat.service.client import run_client
-from offbeat.simulation.records import Stop
+from offbeat.simulation.totals import Stop
 from offbeat.training.workload import as_tensor
 from offbeat.worlds.serve import build_coordinator
 from offbeat.worlds.workload import build_dataset, build_model

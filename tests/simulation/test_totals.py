@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from offbeat.simulation.records import Evaluation, Stop, Totals, VisitEnded
+from offbeat.simulation.totals import Evaluation, Stop, Totals, VisitEnded
 
 
 @pytest.mark.parametrize(
