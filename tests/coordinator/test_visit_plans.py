@@ -1,4 +1,4 @@
-"""Steps that depend on the client: known at once in a simulation, noted one by one on a server."""
+import json
 
 import pytest
 import torch
@@ -7,10 +7,12 @@ from offbeat_core.local_steps import Epochs
 from offbeat_core.lr_decay import exponential
 
 from offbeat.algorithms import AsyncCommSGD, FedBuff, LocalPlan
+from offbeat.algorithms.components import Compression
 from offbeat.config.steps_function import StepsFunction
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Call
 from offbeat.coordinator.participation import Participation
+from offbeat.coordinator.visit_plans import plan_from_plain, plan_to_plain
 from tests.coordinator.conftest import receive
 
 EPOCHS = LocalPlan(steps=1, batch_size=4, lr=0.8, steps_by=Epochs(2))
@@ -116,3 +118,31 @@ def test_private_runs_refuse_steps_that_tell_of_the_data():
     with pytest.raises(ValueError, match=r"^\[privacy\] needs the same number of steps for all clients"):
         make(examples=EXAMPLES, participation=limits)
     make(LocalPlan(5, 4, 0.8), examples=EXAMPLES, participation=limits)
+
+
+LOCAL = LocalPlan(steps=2, batch_size=1, lr=0.1)
+
+
+TOP_K = Compression("top_k", (("share", 0.1),))
+RANDOM_K = Compression("random_k", (("share", 0.5), ("scaled", False)))
+PLANS = [
+    LOCAL,
+    LocalPlan(steps=2, batch_size=1, lr=(0.1, 0.2)),
+    LocalPlan(3, 4, 0.5, mu=0.1),
+    LocalPlan(3, 4, 0.5, compression=TOP_K),
+    LocalPlan(3, 4, 0.5, compression=RANDOM_K, error_feedback=True),
+    LocalPlan(3, 4, (0.5, 0.25, 0.125), compression=Compression("sign")),
+]
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_plan_survives_a_trip_through_json(plan):
+    restored = plan_from_plain(json.loads(json.dumps(plan_to_plain(plan, LOCAL))), LOCAL)
+    assert restored == plan
+    # As a key, too, of which LocalPlan and Compression are used.
+    assert hash(restored) == hash(plan)
+
+
+def test_the_runs_own_plan_is_not_written_down():
+    assert plan_to_plain(LocalPlan(steps=2, batch_size=1, lr=0.1), LOCAL) is None
+    assert plan_from_plain(None, LOCAL) is LOCAL

@@ -261,9 +261,7 @@ def test_periods_that_are_short_against_the_visits_are_not_in_vain(simulate, imp
 def test_periods_in_which_all_clients_are_offline_are_not_in_vain(simulate, impatient):
     # Online for the first 50 seconds of each 1000.
     groups = Alternating(20, 50.0, np.array([0]))
-    simulation = simulate(
-        ticking_fedluck(period=1.0), step_seconds=(30.0,), availability=groups, stop=Stop(versions=4)
-    )
+    simulation = simulate(ticking_fedluck(period=1.0), step_seconds=(30.0,), availability=groups, stop=Stop(versions=4))
     assert [math.floor(seconds) for seconds in ended(simulation, "ended_seconds")] == [30, 1010, 1040, 2020]
 
 
@@ -334,9 +332,7 @@ def test_a_paused_visit_does_not_keep_a_run_going(simulate, intervals):
 
 def test_periods_alone_do_not_keep_a_run_going(simulate, intervals):
     trace = intervals([(0, 50), (UNIX, UNIX + 50)])
-    simulation = simulate(
-        ticking_fedluck(period=1.0), step_seconds=(1.0,), availability=trace, stop=Stop(updates=1000)
-    )
+    simulation = simulate(ticking_fedluck(period=1.0), step_seconds=(1.0,), availability=trace, stop=Stop(updates=1000))
     with pytest.raises(OffbeatError, match=r"no work begins or ends from .* to 1700000000 virtual seconds"):
         step_by_step(simulation)
 

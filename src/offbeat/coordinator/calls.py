@@ -1,11 +1,10 @@
 """The coordinator's values: assignments, receipts, statistics and recorded calls."""
 
 import math
-from dataclasses import asdict, dataclass
-from enum import IntEnum
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from offbeat.algorithms.components import Compression, LocalPlan
+from offbeat.algorithms.components import LocalPlan
 
 NOT_RECORDED = frozenset({"client", "version", "plan"})  # parts of an update that its visit determines
 REPLAYED_AS_NAMED = frozenset(
@@ -41,35 +40,6 @@ class Unknown:
 
     Receipts before the client's last counted one are forgotten.
     """
-
-
-class VisitState(IntEnum):
-    """The state of a visit."""
-
-    OPEN = 0
-    LAPSED = 1  # its lease has ended, but its update may still come
-    CLOSED = 2  # its update came, or is not wanted any more
-
-
-def plan_to_plain(plan: LocalPlan, local: LocalPlan) -> dict[str, Any] | None:
-    """Return a plan as plain values; None if it is the run's own, ``local``."""
-    return None if plan == local else asdict(plan)
-
-
-def plan_from_plain(values: dict[str, Any] | None, local: LocalPlan) -> LocalPlan:
-    """Return the plan from which ``plan_to_plain`` made these values.
-
-    Tuples may have become lists, as in JSON.
-    """
-    if values is None:
-        return local
-    values = dict(values)
-    if isinstance(values["lr"], list):
-        values["lr"] = tuple(values["lr"])
-    if values["compression"]:
-        name, parameters = values["compression"].values()
-        values["compression"] = Compression(name, tuple((key, value) for key, value in parameters))
-    return LocalPlan(**values)
 
 
 @dataclass

@@ -11,15 +11,15 @@ from torch import Tensor
 from offbeat.algorithms.components import Algorithm, LocalPlan, Update, Vector
 from offbeat.algorithms.components.component import prefixed, under
 from offbeat.algorithms.components.update import Report, check_client
-from offbeat.coordinator.assignments import VisitTable
 from offbeat.coordinator.calls import NOT_RECORDED, REPLAYED_AS_NAMED, Assignment, Call, Receipt, Statistics
 from offbeat.coordinator.candidates import Candidates
-from offbeat.coordinator.late_updates import LateUpdates
-from offbeat.coordinator.leases import Leases
+from offbeat.coordinator.leases import LateUpdates, Leases
 from offbeat.coordinator.participation import Participation
 from offbeat.coordinator.sealed_sums import SEALED_SUM_CALLS, SealedSums
+from offbeat.coordinator.states import VisitCall
 from offbeat.coordinator.transitions import Transitions
 from offbeat.coordinator.visit_plans import VisitPlans
+from offbeat.coordinator.visits import VisitTable
 
 
 class Coordinator:
@@ -243,7 +243,7 @@ class Coordinator:
         self.algorithm.now = now
         if self.late_updates.counts(assignment):
             return None
-        receipt = self._transitions.refuse(client, assignment.version)
+        receipt = self._transitions.refuse(client, assignment.version, VisitCall.OFFER)
         self._note("offer", now=now, client=client, visit=visit)
         return receipt
 
@@ -282,7 +282,7 @@ class Coordinator:
         if self.visits.look_up(client, visit) is None or not self.visits.has_slot(client):
             return False
         self.algorithm.now = now
-        new_version = self._transitions.lose(client)
+        new_version = self._transitions.lose(client, VisitCall.DROP)
         self._note("drop", now=now, client=client, visit=visit)
         return new_version
 
@@ -293,7 +293,7 @@ class Coordinator:
         is_deadline = new_version = False
         try:
             for assignment in self._transitions.ended_leases(now):
-                new_version = self._transitions.lose(assignment.client) or new_version
+                new_version = self._transitions.lose(assignment.client, VisitCall.LAPSE) or new_version
                 lost.append(assignment)
             if min(self._leases.round_deadline, self.algorithm.deadline()) <= now:
                 new_version = self._transitions.tick() or new_version
@@ -356,6 +356,7 @@ class Coordinator:
             raise ValueError(f"{self.algorithm.name} needs every client's number of examples before there is work")
         for client in clients:
             check_client(client, self.clients)
+            self.visits.check(client, VisitCall.ASSIGN)
         self._assign_each(now, map(self._candidates.take, clients))
 
     def _note(self, name: str, **arguments: Any) -> None:

@@ -1,11 +1,14 @@
-"""The coordinator's calls about sums that a helper opens."""
+"""Private sums: the calls about sealed ones, and the scale of masked updates."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import torch
+from offbeat_core.local_plan import normaliser
+from offbeat_private.masks.scale import SMALLEST_SCALE
 from torch import Tensor
 
-from offbeat.algorithms.components import Algorithm, ClosedBuffer, Vector
+from offbeat.algorithms.components import Algorithm, ClosedBuffer, LocalPlan, Update, Vector
 from offbeat.coordinator.transitions import Transitions
 
 SEALED_SUM_CALLS = frozenset(("reveal", "discard", "withdraw"))
@@ -75,3 +78,14 @@ class SealedSums:
         self._algorithm.now = now
         self._transitions.withdraw(client)
         self._note("withdraw", now=now, client=client)
+
+
+def upload_scale(algorithm: Algorithm, client: int, version: int, plan: LocalPlan) -> float:
+    """Return the factor of an update whose upload begins now.
+
+    A ``ValueError`` if it is above 1, which no client accepts.
+    """
+    scale = algorithm.scale(Update(client, version, torch.empty(0), 1, plan.steps, normaliser(plan), plan=plan))
+    if not scale <= 1:
+        raise ValueError(f"{algorithm.name} gives an update the weight {scale:.6g}: at most 1 is private")
+    return max(scale, SMALLEST_SCALE)

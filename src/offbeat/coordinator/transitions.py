@@ -9,11 +9,12 @@ from torch import Tensor
 
 from offbeat.algorithms.components import Algorithm, Update, UpdateRefusedError
 from offbeat.algorithms.components.component import prefixed, under
-from offbeat.coordinator.assignments import VisitTable
 from offbeat.coordinator.calls import Assignment, Receipt, Statistics
 from offbeat.coordinator.candidates import Candidates
 from offbeat.coordinator.leases import Leases
+from offbeat.coordinator.states import VisitCall
 from offbeat.coordinator.visit_plans import VisitPlans
+from offbeat.coordinator.visits import VisitTable
 
 
 class Transitions:
@@ -45,12 +46,12 @@ class Transitions:
     def assign(self, now: float, client: int) -> Assignment:
         """Open a visit of a client that was taken out of the pool."""
         try:
+            self._visits.check(client, VisitCall.ASSIGN)
             plan = self._algorithm.assign(client, self._plans.plan(client, self._algorithm.version))
         except BaseException:
             self._candidates.put_back(client)
             raise
         lease_until, visit_until = self._leases.new(now)
-        self.statistics.lost += self._visits.has_slot(client)
         self.statistics.assigned += 1
         assignment = self._visits.open(client, self._algorithm.version, plan, lease_until, visit_until)
         self._candidates.note_assigned(client)
@@ -76,7 +77,7 @@ class Transitions:
                 return self._count(update)
             except UpdateRefusedError:
                 pass
-        return self.refuse(update.client, update.version)
+        return self.refuse(update.client, update.version, VisitCall.RECEIVE)
 
     def _count(self, update: Update) -> Receipt:
         staleness = self._algorithm.version - update.version
@@ -91,16 +92,17 @@ class Transitions:
         self._follow_round()
         return receipt
 
-    def refuse(self, client: int, version: int) -> Receipt:
+    def refuse(self, client: int, version: int, call: VisitCall) -> Receipt:
         """Close the visit of a client without its update, and free its slot.
 
         Args:
             client: The visit's client.
             version: The version that the visit works from.
+            call: ``RECEIVE`` or ``OFFER``.
         """
         staleness = self._algorithm.version - version
         receipt = Receipt(False, staleness, self._algorithm.drop(client, version))
-        self.statistics.lost -= self._visits.close(client, receipt)
+        self.statistics.lost -= self._visits.close(client, receipt, call)
         self.statistics.unused += 1
         self._follow_round()
         return receipt
@@ -113,13 +115,13 @@ class Transitions:
         staleness = self._algorithm.version - self._visits.version(client)
         return self._visits.receipt(client, visit) or Receipt(False, staleness, False)
 
-    def lose(self, client: int) -> bool:
+    def lose(self, client: int, call: VisitCall) -> bool:
         """Free the slot of an open visit; return whether that made a new version.
 
-        The visit stays open.
+        The visit stays open; ``call`` is ``DROP`` or ``LAPSE``.
         """
         new_version = self._algorithm.drop(client, self._visits.version(client))
-        self._visits.lapse(client)
+        self._visits.lapse(client, call)
         self.statistics.lost += 1
         self._follow_round()
         return new_version
@@ -133,8 +135,8 @@ class Transitions:
 
     def free_slot(self, client: int) -> bool:
         """Free a slot that was kept; return whether that made a new version."""
-        new_version = self._algorithm.drop(client, self._visits.held_slots[client])
-        del self._visits.held_slots[client]
+        new_version = self._algorithm.drop(client, self._visits.version(client))
+        self._visits.free_slot(client)
         self._follow_round()
         return new_version
 

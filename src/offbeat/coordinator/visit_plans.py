@@ -1,8 +1,10 @@
-"""The plans of visits, before the algorithm changes them."""
+"""The plans of visits, before the algorithm changes them, and as plain values."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
-from offbeat.algorithms.components import LocalPlan
+from offbeat.algorithms.components import Compression, LocalPlan
 
 
 class VisitPlans:
@@ -37,3 +39,24 @@ class VisitPlans:
         if steps not in self._with_steps:
             self._with_steps[steps] = self._local.with_steps(steps)
         return self._with_steps[steps].at(version)
+
+
+def plan_to_plain(plan: LocalPlan, local: LocalPlan) -> dict[str, Any] | None:
+    """Return a plan as plain values; None if it is the run's own, ``local``."""
+    return None if plan == local else asdict(plan)
+
+
+def plan_from_plain(values: dict[str, Any] | None, local: LocalPlan) -> LocalPlan:
+    """Return the plan from which ``plan_to_plain`` made these values.
+
+    Tuples may have become lists, as in JSON.
+    """
+    if values is None:
+        return local
+    values = dict(values)
+    if isinstance(values["lr"], list):
+        values["lr"] = tuple(values["lr"])
+    if values["compression"]:
+        name, parameters = values["compression"].values()
+        values["compression"] = Compression(name, tuple((key, value) for key, value in parameters))
+    return LocalPlan(**values)

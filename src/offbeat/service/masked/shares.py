@@ -11,7 +11,7 @@ from offbeat_private.terms import Terms
 
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Assignment
-from offbeat.coordinator.upload_scale import upload_scale
+from offbeat.coordinator.sealed_sums import upload_scale
 from offbeat.service.masked.client_keys import ClientKeys
 from offbeat.service.masked.helper_facts import LatestFacts
 from offbeat.service.refusal import Refusal

@@ -9,8 +9,9 @@ import torch
 
 from offbeat.algorithms.components import LocalPlan
 from offbeat.algorithms.components.update import check_client
-from offbeat.coordinator.calls import Assignment, Receipt, VisitState, plan_from_plain, plan_to_plain
-from offbeat.coordinator.visit_plans import VisitPlans
+from offbeat.coordinator.calls import Assignment, Receipt
+from offbeat.coordinator.states import VisitCall, VisitState, next_state
+from offbeat.coordinator.visit_plans import VisitPlans, plan_from_plain, plan_to_plain
 
 _NONE = -1
 _COLUMNS = ("visit", "version", "state", "receipt", "counted_visit", "counted_version", "counted_receipt")
@@ -19,24 +20,26 @@ _COLUMNS = ("visit", "version", "state", "receipt", "counted_visit", "counted_ve
 class VisitTable:
     """The open visits, and one row for each client.
 
-    The rows lie in arrays, so that a million clients take 50 MB.
-
-    A visit is open until its update is answered. Its lease may lapse before that.
+    The rows lie in arrays, so that a million clients take 50 MB. Each call that changes a visit follows the table in
+    ``states``; one that is not allowed raises ``ValueError``, and nothing has changed.
 
     Args:
         clients: Number of clients N.
+
+    Attributes:
+        held_slots: The clients of visits that were closed with their slots kept, in order; to be read only.
     """
 
     def __init__(self, clients: int) -> None:
         self._open: dict[int, Assignment] = {}  # by client
-        self._lapsed: set[int] = set()  # the clients of open visits whose leases have ended
+        self._state = bytearray([VisitState.NEW]) * clients
         self._visit = array("q", [_NONE]) * clients
         self._version = array("q", [_NONE]) * clients
         self._receipt = array("q", [_NONE]) * clients  # of the latest visit, if it is closed
         self._counted_visit = array("q", [_NONE]) * clients
         self._counted_version = array("q", [_NONE]) * clients
         self._counted_receipt = array("q", [_NONE]) * clients
-        self.held_slots: dict[int, int] = {}  # versions of visits that were closed with their slots kept, by client
+        self.held_slots: dict[int, None] = {}
 
     def latest(self, client: int) -> int:
         """Return the number of the client's latest visit, −1 if it never had one."""
@@ -47,14 +50,19 @@ class VisitTable:
         return self._version[client]
 
     def state(self, client: int) -> VisitState:
-        """Return the state of the client's latest visit; closed if it never had one."""
-        if client not in self._open:
-            return VisitState.CLOSED
-        return VisitState.LAPSED if client in self._lapsed else VisitState.OPEN
+        """Return the state of the client's latest visit."""
+        return VisitState(self._state[client])
+
+    def _move(self, client: int, call: VisitCall) -> None:
+        self._state[client] = next_state(self._state[client], call)
+
+    def check(self, client: int, call: VisitCall) -> None:
+        """Raise ``ValueError`` if a call does not go with the client's latest visit."""
+        next_state(self._state[client], call)
 
     def has_slot(self, client: int) -> bool:
         """Return whether the client has an open visit whose lease has not lapsed."""
-        return client in self._open and client not in self._lapsed
+        return self._state[client] == VisitState.OPEN
 
     def assignment(self, client: int, visit: int | None = None) -> Assignment | None:
         """Return the assignment of the client's open visit; None if it has none.
@@ -110,13 +118,13 @@ class VisitTable:
         self, client: int, version: int, plan: LocalPlan, lease_until: float, visit_until: float = math.inf
     ) -> Assignment:
         """Open a visit in place of the client's latest one, and return its assignment."""
+        self._move(client, VisitCall.ASSIGN)
         visit = self._visit[client] + 1
         since = self._counted_version[client]
         assignment = Assignment(
             client, visit, version, plan, lease_until, None if since == _NONE else since, visit_until
         )
         self._open[client] = assignment
-        self._lapsed.discard(client)
         self.held_slots.pop(client, None)
         self._visit[client] = visit
         self._version[client] = version
@@ -124,15 +132,18 @@ class VisitTable:
 
     def renew(self, client: int, lease_until: float) -> Assignment:
         """Change the end of the open visit's lease; return the new assignment."""
+        self._move(client, VisitCall.RENEW)
         renewed = self._open[client] = self._open[client]._replace(lease_until=lease_until)
         return renewed
 
-    def lapse(self, client: int) -> None:
-        """Record that the lease of the client's open visit has ended."""
-        self._lapsed.add(client)
+    def lapse(self, client: int, call: VisitCall) -> None:
+        """Let the slot of the client's visit go; the call is ``DROP`` or ``LAPSE``."""
+        self._move(client, call)
 
-    def close(self, client: int, receipt: Receipt) -> bool:
-        """Close the client's open visit; return whether its lease had lapsed."""
+    def close(self, client: int, receipt: Receipt, call: VisitCall = VisitCall.RECEIVE) -> bool:
+        """Close the client's open visit; return whether it had lapsed."""
+        has_lapsed = self._state[client] == VisitState.LAPSED
+        self._move(client, call)
         del self._open[client]
         packed = _packed(receipt)
         self._receipt[client] = packed
@@ -140,10 +151,7 @@ class VisitTable:
             self._counted_visit[client] = self._visit[client]
             self._counted_version[client] = self._version[client]
             self._counted_receipt[client] = packed
-        if client in self._lapsed:
-            self._lapsed.remove(client)
-            return True
-        return False
+        return has_lapsed
 
     def finish(self, version: int) -> int:
         """Close all open visits without their updates; return how many had slots.
@@ -153,11 +161,16 @@ class VisitTable:
         Args:
             version: The newest version of the model.
         """
-        with_slots = {client: one.version for client, one in self._open.items() if client not in self._lapsed}
+        with_slots = dict.fromkeys(client for client in self._open if self.has_slot(client))
         for assignment in list(self._open.values()):
-            self.close(assignment.client, Receipt(False, version - assignment.version, False))
+            self.close(assignment.client, Receipt(False, version - assignment.version, False), VisitCall.FINISH)
         self.held_slots |= with_slots
         return len(with_slots)
+
+    def free_slot(self, client: int) -> None:
+        """Let a slot go that was kept."""
+        self._move(client, VisitCall.FREE_SLOT)
+        del self.held_slots[client]
 
     def return_to(self, client: int, since: int | None) -> None:
         """Let the client's next difference refer to an earlier counted update.
@@ -171,29 +184,20 @@ class VisitTable:
 
         Most visits have such a plan.
         """
-        # The column of states repeats what the open assignments say, but for the leases that have lapsed.
-        states = array("b", [VisitState.CLOSED]) * len(self._visit)
-        for client in self._open:
-            states[client] = self.state(client)
-        columns = {name: states if name == "state" else getattr(self, f"_{name}") for name in _COLUMNS}
-        rows = torch.tensor([list(column) for column in columns.values()], dtype=torch.int64)
+        rows = torch.tensor([list(getattr(self, f"_{name}")) for name in _COLUMNS], dtype=torch.int64)
         (clients,) = (rows[0] != _NONE).nonzero(as_tuple=True)
         assignments = [
             [*one[:3], plan_to_plain(one.plan, plans.plan(one.client, one.version)), *one[4:]]
             for one in self._open.values()
         ]
-        held = [list(pair) for pair in self.held_slots.items()]
-        return {"clients": clients, "rows": rows[:, clients], "open": assignments, "held": held}
+        return {"clients": clients, "rows": rows[:, clients], "open": assignments, "held": list(self.held_slots)}
 
     def load_state_dict(self, state: dict[str, Any], plans: VisitPlans) -> None:
         """Resume from a saved state."""
         clients = state["clients"].tolist()
         for name, values in zip(_COLUMNS, state["rows"].tolist(), strict=True):
-            if name == "state":
-                pairs = zip(clients, values, strict=True)
-                self._lapsed = {client for client, value in pairs if value == VisitState.LAPSED}
-                continue
-            column = array("q", [_NONE]) * len(self._visit)
+            is_state = name == "state"
+            column = (bytearray([VisitState.NEW]) if is_state else array("q", [_NONE])) * len(self._visit)
             for client, value in zip(clients, values, strict=True):
                 column[client] = value
             setattr(self, f"_{name}", column)
@@ -201,7 +205,7 @@ class VisitTable:
         for client, visit, version, plan, *rest in state["open"]:
             planned = plan_from_plain(plan, plans.plan(client, version))
             self._open[client] = Assignment(client, visit, version, planned, *rest)
-        self.held_slots = dict(state["held"])
+        self.held_slots = dict.fromkeys(state["held"])
 
 
 def _packed(receipt: Receipt) -> int:

@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from offbeat.algorithms import LocalPlan
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
-from offbeat.coordinator.assignments import VisitTable
-from offbeat.coordinator.calls import Assignment, Receipt, VisitState
+from offbeat.coordinator.calls import Assignment, Receipt
+from offbeat.coordinator.states import VisitCall, VisitState
 from offbeat.coordinator.visit_plans import VisitPlans
+from offbeat.coordinator.visits import VisitTable
 
 LOCAL = LocalPlan(steps=2, batch_size=1, lr=0.1)
 OTHER = LocalPlan(steps=3, batch_size=1, lr=(0.1, 0.2, 0.3))
@@ -17,7 +18,7 @@ OTHER = LocalPlan(steps=3, batch_size=1, lr=(0.1, 0.2, 0.3))
 def test_a_client_that_never_came_has_nothing():
     table = VisitTable(3)
     assert table.latest(2) == -1
-    assert table.state(2) is VisitState.CLOSED
+    assert table.state(2) is VisitState.NEW
     assert table.assignment(2) is None
     assert table.receipt(2, 0) is None
     assert list(table.open_assignments()) == []
@@ -31,7 +32,7 @@ def test_visits_of_a_client_are_numbered_and_know_the_last_that_counted():
     table.close(1, Receipt(False, 1, False))
     assert table.open(1, 8, LOCAL, 9.9) == Assignment(1, 2, 8, LOCAL, 9.9, 4)
     assert (table.latest(1), table.version(1), table.state(1)) == (2, 8, VisitState.OPEN)
-    table.lapse(1)
+    table.lapse(1, VisitCall.LAPSE)
     assert table.state(1) is VisitState.LAPSED
     assert list(table.open_assignments()) == [table.assignment(1)]
 
@@ -65,7 +66,7 @@ def test_a_table_goes_on_from_its_state(trip, tmp_path):
         table.open(client, client, plan, 3.0)
     table.close(4, Receipt(True, 5, True))
     table.close(2, Receipt(False, 1, False))
-    table.lapse(1)
+    table.lapse(1, VisitCall.LAPSE)
     table.open(4, 7, LOCAL, 8.0)
     plans = VisitPlans(LOCAL, None)
     state = table.state_dict(plans)
@@ -75,7 +76,7 @@ def test_a_table_goes_on_from_its_state(trip, tmp_path):
     restored.open(3, 1, LOCAL, 1.0)  # which is to be forgotten
     restored.load_state_dict(state, plans)
     assert list(restored.open_assignments()) == list(table.open_assignments())
-    assert restored.held_slots == table.held_slots == {3: 6}  # the other client has another visit
+    assert restored.held_slots == table.held_slots == {3: None}  # the other client has another visit
     assert [restored.state(client) for client in range(3)] == [table.state(client) for client in range(3)]
     for client in range(5):
         assert restored.latest(client) == table.latest(client)
@@ -83,5 +84,6 @@ def test_a_table_goes_on_from_its_state(trip, tmp_path):
         assert restored.state(client) is table.state(client)
         for visit in range(3):
             assert restored.receipt(client, visit) == table.receipt(client, visit)
+    restored.lapse(4, VisitCall.DROP)
     assert restored.open(4, 9, LOCAL, 1.0).since == 4
     assert json.dumps(state["open"])

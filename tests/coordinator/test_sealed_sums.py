@@ -6,7 +6,7 @@ from offbeat_private.masks.scale import SMALLEST_SCALE
 
 from offbeat.algorithms import FedBuff, FedNova, LocalPlan
 from offbeat.algorithms.components.weights import polynomial
-from offbeat.coordinator.upload_scale import upload_scale
+from offbeat.coordinator.sealed_sums import upload_scale
 
 PLAN = LocalPlan(steps=4, batch_size=1, lr=0.1)
 
