@@ -1,4 +1,4 @@
-"""The table beside other libraries: ours runs, theirs is a line of source; README and front page have its first rows."""
+"""The table beside other libraries: ours runs, theirs is a line of source; two pages have its first rows."""
 
 import re
 from pathlib import Path
