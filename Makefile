@@ -6,16 +6,16 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-long lint types unit coverage kills torture audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-viewers bench-privacy live-page docs reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
+.PHONY: help run check test test-long test-studies lint types unit coverage kills torture audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-viewers bench-privacy live-page docs reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-.venv/installed: pyproject.toml packages/client/pyproject.toml
+.venv/installed: pyproject.toml packages/client/pyproject.toml studies/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("Offbeat needs Python 3.11 or newer: make PYTHON=python3.11 …" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable packages/client --editable . --group dev
+	$(BIN)/python -m pip install --quiet --editable packages/client --editable . --editable studies --group dev
 	touch $@
 
 run: .venv/installed ## compare FedAvg, FedAsync and FedBuff on Fashion-MNIST (about 4 minutes with the installation); ARGS="--set …" changes it
@@ -32,7 +32,8 @@ test-long: ## as make test, with all random scripts of the contract tests (make 
 lint: .venv/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	PYTHONPATH=. $(BIN)/lint-imports
+	$(BIN)/lint-imports
+	cd studies && ../$(BIN)/lint-imports
 	$(BIN)/python tools/algorithms.py exports
 	$(BIN)/python tools/style.py
 
@@ -43,6 +44,9 @@ types: .venv/installed
 UNIT := -n 3 --dist worksteal --ignore=tests/docs
 unit: .venv/installed
 	$(BIN)/pytest $(UNIT)
+
+test-studies: .venv/installed ## run all tests of studies/: the papers' figures, the benchmark, measured bounds
+	$(BIN)/pytest -n 2 studies/tests
 
 coverage: .venv/installed ## run all tests and print the lines that none of them reaches (takes a third longer)
 	$(BIN)/pytest $(UNIT) --cov --cov-report=term
@@ -98,8 +102,8 @@ bench-privacy: .venv/installed ## what private sums cost client and helper, in b
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/private_service.py
 
 bench-peers: .venv/installed ## the same workloads on other simulators, each in an environment of its own (9 GB in build/peers), and their models beside ours
-	$(BIN)/python benchmarks/peers/run.py $(ARGS)
-	$(BIN)/python benchmarks/peers/outcome.py
+	$(BIN)/python studies/peers/run.py $(ARGS)
+	$(BIN)/python studies/peers/outcome.py
 
 docs: .venv/installed reference ## build the documentation into site/, test its examples, links and numbers
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -115,10 +119,10 @@ missing: .venv/installed ## list the pages, experiments and figures that algorit
 	@$(BIN)/python tools/algorithms.py missing
 
 benchmark-docs: .venv/installed ## write the page, charts and numbers of the benchmark from its data
-	PYTHONPATH=. $(BIN)/python docs/make_benchmark.py
+	$(BIN)/python -m offbeat_studies.benchmark.page
 
 theory-docs: .venv/installed ## measure the bounds again; write docs/theory-measurements.md and the figure of docs/theory.md
-	PYTHONPATH=. $(BIN)/python docs/make_theory.py
+	$(BIN)/python -m offbeat_studies.papers.theory.page
 
 performance-docs: .venv/installed ## measure all simulation speeds again, write their tables (an hour)
 	mkdir -p build
@@ -131,7 +135,7 @@ service-docs: .venv/installed ## measure the server and Flower's again, write th
 	$(BIN)/python docs/make_performance.py build/service.txt
 
 results: .venv/installed ## run the papers' figures at the quick scale, write docs/results/; finished runs are only drawn again
-	$(BIN)/python -m papers --all --scale quick --pages docs/results
+	$(BIN)/offbeat papers --all --scale quick --pages docs/results
 
 FLOWER := build/flower
 $(FLOWER)/installed: pyproject.toml packages/client/pyproject.toml

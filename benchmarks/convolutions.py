@@ -16,10 +16,10 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from peers.workloads import W2
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy, unfold
+from workloads import W2
 
 from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.max_pooling import fast_max_pooling

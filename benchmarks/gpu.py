@@ -15,7 +15,6 @@ import argparse
 import json
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import workloads as plain
 from lora_encoder import LoraEncoder
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -40,9 +40,6 @@ from offbeat.training.models import resnet18
 from offbeat.training.trainers.choice import make_trainer
 from offbeat.training.trainers.trainer import Job, Trainer
 from offbeat.training.workload import Examples, Objective, Workload
-
-sys.path.append(str(Path(__file__).with_name("peers")))
-import workloads as peers
 
 REPETITIONS = 5
 
@@ -73,8 +70,8 @@ class Case:
 
 
 CASES = [
-    Case("W1", peers.softmax_regression, (784,), None, 10, 2048, 60, 1024, LocalPlan(steps=10, batch_size=5, lr=0.1)),
-    Case("W2", peers.cnn, (3, 32, 32), None, 10, 128, 200, 128, LocalPlan(steps=10, batch_size=20, lr=0.01)),
+    Case("W1", plain.softmax_regression, (784,), None, 10, 2048, 60, 1024, LocalPlan(steps=10, batch_size=5, lr=0.1)),
+    Case("W2", plain.cnn, (3, 32, 32), None, 10, 128, 200, 128, LocalPlan(steps=10, batch_size=20, lr=0.01)),
     Case(
         "W3",
         lambda: resnet18((3, 32, 32), 10),
@@ -168,7 +165,7 @@ def by_pfl(case: Case, workload: Workload, cohort: int) -> float:
     clients = [Dataset((inputs[shard], labels[shard])) for shard in shards]
     plan = case.plan
     return fedavg(
-        peers.Workload(
+        plain.Workload(
             case.name,
             case.shape,
             case.make,

@@ -26,8 +26,8 @@ from typing import Any
 
 import torch
 from loky_trainer import LokyTrainer
-from peers.workloads import plain_loop
 from simulation import WORKLOADS, Simulated, simulation, training_workload
+from workloads import plain_loop
 
 from offbeat.algorithms import FedBuff
 from offbeat.training.allocator import keep_freed_memory

@@ -15,7 +15,7 @@ memory without mapped files at that time.
 ``large``: updates of 40 MB into FedBuff (K = 10). ``small``: updates of 31 kB. Each is one request, which gets the next
 work too. ``download``: a model of 40 MB. ``idle``: clients that wait. ``huge``: one update of 2 GB. ``memory``: eight
 clients of models of several sizes. ``flower``: Flower's SuperLink on the work of ``large``, in turn with ours; see
-``peers/superlink.py``.
+``studies/peers/superlink.py``.
 """
 
 import argparse
@@ -34,7 +34,6 @@ from pathlib import Path
 from typing import Any
 
 import http_stacks
-from peers import superlink
 from service_load import Client, Load, Offbeat, body_of, together
 
 LARGE, SMALL, HUGE = 10_000_000, 7_850, 500_000_000  # parameters
@@ -208,6 +207,9 @@ def rows_of(arguments: argparse.Namespace, folder: Path) -> Iterator[Row]:
         if case in (None, "memory"):
             yield memory(length, folder)
     if case == "flower" or arguments.peer:
+        sys.path.append(str(Path(__file__).parents[1] / "studies"))
+        from peers import superlink
+
         yield from superlink.rows(repetitions, lambda connections: Setting("large", connections, False, folder))
 
 

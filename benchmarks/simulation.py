@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from peers.workloads import W1, W2, Workload, plain_loop
 from torch.nn.functional import cross_entropy
+from workloads import W1, W2, Workload, plain_loop
 
 from offbeat.algorithms import Algorithm, FedAsync, FedAvg, FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ("src", "packages", "papers", "tests", "tools", "benchmarks", "examples")
+SOURCES = ("src", "packages", "studies", "tests", "tools", "benchmarks", "examples")
 LONGEST_SUMMARY = 80
 MOST_WORDS = 1200
 
@@ -58,7 +58,7 @@ def summaries(path: Path) -> Iterator[tuple[int, str]]:
 
 def faults_of_source(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the line number of each fault in a Python file, with advice."""
-    is_test = path.is_relative_to(ROOT / "tests")
+    is_test = "tests" in path.relative_to(ROOT).parts
     for number, summary in summaries(path):
         if not is_test and len(summary) > LONGEST_SUMMARY:
             yield number, f"a docstring's first line has at most {LONGEST_SUMMARY} characters"

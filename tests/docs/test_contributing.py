@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/contributing.md").read_text("utf-8")
 ALGORITHM, TEST = "src/offbeat/algorithms/fedplain.py", "tests/algorithms/test_fedplain.py"
-FOLDERS = ("src", "tests", "tools", "docs", "experiments", "papers", "packages")
+FOLDERS = ("src", "tests", "tools", "docs", "experiments", "packages")
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
 
 # In one process, since each would import torch.

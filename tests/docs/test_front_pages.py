@@ -64,7 +64,7 @@ def test_the_front_pages_have_the_first_rows_in_plain_words(page):
 def test_the_versions_are_those_that_are_measured():
     for column in HEAD[2:]:
         name, version = column.split()
-        requirements = (ROOT / f"benchmarks/peers/requirements/{PACKAGES[name]}.txt").read_text(encoding="utf-8")
+        requirements = (ROOT / f"studies/peers/requirements/{PACKAGES[name]}.txt").read_text(encoding="utf-8")
         assert re.search(rf"^{PACKAGES[name]}(\[\w+\])?=={version}$", requirements, re.MULTILINE), column
 
 

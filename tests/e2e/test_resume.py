@@ -15,11 +15,9 @@ from click.testing import CliRunner
 
 from offbeat.cli.main import app
 from offbeat.runs.directory import read
-from tests.papers.conftest import FIGURE
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 
-ROOT = Path(__file__).parents[2]
 KILLS = int(os.environ.get("OFFBEAT_KILLS", "2"))
 
 # A second or two each.
@@ -45,14 +43,13 @@ def folder(tmp_path: Path, tiny_toml: str) -> Path:
 
 @pytest.fixture
 def start(folder: Path) -> Generator[Start]:
-    """Return a function that starts ``offbeat run tiny.toml``, or another command, with options, in its own group."""
+    """Return a function that starts ``offbeat run tiny.toml`` with options, in its own group."""
     started: list[subprocess.Popen[str]] = []
 
-    def run(*options: str, of: tuple[str, ...] = ("offbeat", "run", "tiny.toml")) -> subprocess.Popen[str]:
-        command = [sys.executable, "-W", "error", "-m", *of, *options]
-        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])  # of papers/
+    def run(*options: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-W", "error", "-m", "offbeat", "run", "tiny.toml", *options]
         process = subprocess.Popen(
-            command, cwd=folder, env=os.environ | {"PYTHONPATH": path},
+            command, cwd=folder,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a background job ignores it
         )  # fmt: skip
@@ -153,18 +150,6 @@ def test_killed_again_and_again_it_comes_to_the_same_files(folder: Path, start: 
     assert results(folder / "out") == expected
     assert {path.name for path in (folder / "out").iterdir()} == {"fedbuff-seed1"}
     assert rounds < 3 * KILLS + 3, "hardly a kill came in time"
-
-
-def test_a_figure_that_was_stopped_goes_on_by_the_same_command(folder: Path, start: Start) -> None:
-    path = folder / "figures" / "paper" / "fig1.toml"
-    path.parent.mkdir(parents=True)
-    path.write_text(FIGURE.replace("virtual_seconds=20.0", "virtual_seconds=1e7"), encoding="utf-8")
-    process = start("--jobs", "2", of=("papers", "paper/fig1", "--experiments", "figures"))
-    assert wait_for(lambda: len(group(process.pid)) >= 3)
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGINT
-    assert err.lstrip("\n") == "python -m papers: stopped by SIGINT: the same command resumes it\n"
 
 
 def test_interrupted_while_processes_start_it_is_still_one_line(start: Start) -> None:

@@ -7,11 +7,10 @@ Needs neither torch nor the package ``offbeat``; models are numpy arrays by para
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from offbeat_core.errors import OffbeatError
-
     from offbeat_client.client_run import run, run_client
     from offbeat_client.http.retry import Backoff
     from offbeat_client.visit import Client, Evaluate, Fit, Fitted, Visit
+    from offbeat_core.errors import OffbeatError
 
 __all__ = ["Backoff", "Client", "Evaluate", "Fit", "Fitted", "OffbeatError", "Visit", "run", "run_client"]
 

@@ -8,12 +8,6 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, cast
 
-from offbeat_core.errors import GiveUpError, OffbeatError
-from offbeat_core.http.refusal import LONGEST_WAIT, ServiceError
-from offbeat_core.messages import CheckedIn, CheckInRequest, PrivacyMessage
-from offbeat_core.number_checks import check_count
-from offbeat_core.user_code_errors import user_code
-
 from offbeat_client.client_folder.audit_heads import AuditHeads
 from offbeat_client.client_folder.identity import ClientFolder
 from offbeat_client.client_folder.outbox import Outbox, Pending
@@ -32,6 +26,11 @@ from offbeat_client.share_upload import upload_share
 from offbeat_client.training import train
 from offbeat_client.update import put_update
 from offbeat_client.visit import Client, Evaluate, Fit, Visit, visit_of
+from offbeat_core.errors import GiveUpError, OffbeatError
+from offbeat_core.http.refusal import LONGEST_WAIT, ServiceError
+from offbeat_core.messages import CheckedIn, CheckInRequest, PrivacyMessage
+from offbeat_core.number_checks import check_count
+from offbeat_core.user_code_errors import user_code
 
 _WAIT_SECONDS = 20.0
 # The server has read the update and will never accept it. Other refusals concern the client, or may pass.

@@ -6,6 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from offbeat_client.http.connection import Connection
+from offbeat_client.http.download import download
+from offbeat_client.visit import Evaluate
 from offbeat_core.errors import OffbeatError
 from offbeat_core.http.refusal import ServiceError, UnreachableError
 from offbeat_core.messages import EvaluationMessage, EvaluationReceipt, EvaluationResult
@@ -13,10 +16,6 @@ from offbeat_core.model_file import read_model
 from offbeat_core.number_checks import check_count, is_number, plain_number
 from offbeat_core.user_code_errors import user_code
 from pydantic import ValidationError
-
-from offbeat_client.http.connection import Connection
-from offbeat_client.http.download import download
-from offbeat_client.visit import Evaluate
 
 _log = logging.getLogger(__name__)
 

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_client.client_folder.private_record import PrivateRecord
+from offbeat_client.visit import Visit
 from offbeat_core.errors import OffbeatError
 from offbeat_core.messages import PrivacyMessage
 from offbeat_private.masks.fixed_point import norm
 from offbeat_private.terms import Terms
-
-from offbeat_client.client_folder.private_record import PrivateRecord
-from offbeat_client.visit import Visit
 
 URGENT = "the server asks for an update before its last step, which masks do not hide: ask its operator"
 

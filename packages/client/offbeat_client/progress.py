@@ -2,9 +2,8 @@
 
 import logging
 
-from offbeat_core.messages import CheckedIn
-
 from offbeat_client.http.upload import Delivery
+from offbeat_core.messages import CheckedIn
 
 _log = logging.getLogger(__name__)
 

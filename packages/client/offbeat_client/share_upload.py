@@ -1,14 +1,13 @@
 """The upload of a share, made of facts that the server sends just before."""
 
-from offbeat_core.errors import OffbeatError
-from offbeat_core.http.refusal import ServiceError, UnreachableError
-from offbeat_core.messages import UploadState
-
 from offbeat_client.client_folder.outbox import Outbox, Pending
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.retry import Attempts
 from offbeat_client.http.upload import Delivery, upload
 from offbeat_client.private_updates import PrivateUpdates
+from offbeat_core.errors import OffbeatError
+from offbeat_core.http.refusal import ServiceError, UnreachableError
+from offbeat_core.messages import UploadState
 
 
 def upload_share(

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from offbeat_core.model_file import read_down, read_model
-from offbeat_core.user_code_errors import user_code
-
 from offbeat_client.client_folder.outbox import Outbox
 from offbeat_client.visit import Fit, Visit
+from offbeat_core.model_file import read_down, read_model
+from offbeat_core.user_code_errors import user_code
 
 
 def train(visit: Visit, model: Path, fit: Fit, outbox: Outbox) -> tuple[Any, float]:

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_client.client_folder.outbox import Outbox, Pending
+from offbeat_client.training import by_name, gradient_offset
+from offbeat_client.visit import Fitted, Visit
 from offbeat_core.compression.base import check_finite
 from offbeat_core.errors import OffbeatError
 from offbeat_core.files import sha256
@@ -22,10 +25,6 @@ from offbeat_core.randomness import Purpose, integer
 from offbeat_core.sent_update import Sent, control_variate, has_memory, send
 from offbeat_core.shown_values import short
 from safetensors.numpy import save_file
-
-from offbeat_client.client_folder.outbox import Outbox, Pending
-from offbeat_client.training import by_name, gradient_offset
-from offbeat_client.visit import Fitted, Visit
 
 
 def check_fitted(result: Any, start: Mapping[str, NDArray[np.float32]], visit: Visit) -> Fitted:

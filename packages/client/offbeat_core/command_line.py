@@ -10,7 +10,6 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import click
-
 from offbeat_core.errors import OffbeatError
 
 

@@ -2,11 +2,10 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from offbeat_core.local_plan import Compression, LocalPlan, Optimizer, Payload
 from offbeat_core.name_check import Name
 from offbeat_core.number_checks import LARGEST_COUNT, LARGEST_FLOAT32
+from pydantic import BaseModel, ConfigDict, Field
 
 PROTOCOL = "1.0"
 """The protocol's version, which is the same at server and client."""

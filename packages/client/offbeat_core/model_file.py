@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-
 from offbeat_core.errors import OffbeatError
+from safetensors import SafetensorError, safe_open
 
 DOWN = ".down"
 """The vector beside the model; parameters never have such a name, since module names are not empty."""

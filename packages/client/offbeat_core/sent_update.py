@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
 from offbeat_core.compression import COMPRESSORS
 from offbeat_core.compression.base import Compressor, Encoded, decode, uncompressed_bytes, wire_bytes
 from offbeat_core.compression.error_feedback import compress_with_memory

@@ -10,9 +10,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from offbeat_core.local_plan import LocalPlan, normaliser
 from offbeat_core.number_checks import check_count, check_not_negative
-from pydantic import ValidationError
-
 from offbeat_private.agreed_plan import AgreedPlan
+from pydantic import ValidationError
 
 Mechanism = Literal["independent", "banded"]
 """How the noise of different batches is correlated."""

@@ -7,32 +7,29 @@ from offbeat_core.command_line import run_program, stop
 from offbeat_private.helper.commands import helper
 
 from offbeat.cli import experiments, listings, serve
-from offbeat.cli.benchmark import benchmark
 from offbeat.cli.client import client
-from offbeat.cli.command_groups import SectionedGroup
+from offbeat.cli.command_groups import OpenGroup
 from offbeat.cli.devices import devices
 from offbeat.cli.join import join
 from offbeat.cli.new import new
 from offbeat.cli.privacy import privacy
 from offbeat.cli.server.server import server
 from offbeat.cli.sweep import sweep
-from offbeat.cli.theory import theory
 from offbeat.cli.tracking import track
 from offbeat.out_of_memory import is_out_of_memory
 from offbeat.runs.interruption import InterruptedRunError
 
 
-@click.group(cls=SectionedGroup, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=OpenGroup, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="offbeat")
 def app() -> None:
     """Federated learning for clients that come and go."""
 
 
-assert isinstance(app, SectionedGroup)
+assert isinstance(app, OpenGroup)
 app.add_section("Experiments", [new, experiments.compare, experiments.run, sweep, experiments.report, track])
 app.add_section("An experiment's parts", [listings.algorithms, listings.data, devices, experiments.population, privacy])
 app.add_section("Federations", [serve.demo, serve.serve, join, server, client, helper])
-app.add_section("Studies", [benchmark, theory])
 
 
 def main(command: click.Command = app, name: str = "offbeat") -> None:

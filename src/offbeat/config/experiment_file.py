@@ -34,7 +34,7 @@ from offbeat.training.objectives import METRICS
 from offbeat.training.trainers.names import TrainerName
 
 REPRODUCTION_TABLES = ("reproduction", "panels", "scales", "tuning", "claims")
-"""The tables of the files in ``papers/`` that an experiment ignores."""
+"""The tables of papers' figures, which an experiment ignores."""
 
 SectionT = TypeVar("SectionT", bound=Section)
 _MOST_EVALUATIONS = 10_000_000

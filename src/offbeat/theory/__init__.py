@@ -2,7 +2,7 @@
 
 Each paper has a file. A bound is a ``Bound``: a value and its assumptions. ``bound.broken`` lists the assumptions that
 a setting does not meet, for instance "T = 1000 is below 160 L (Q + 7)(τ + 1)³ = 1280". Each function raises a
-``ValueError`` for a constant out of range. ``python -m papers theory`` measures all bounds.
+``ValueError`` for a constant out of range. ``offbeat theory measure`` measures all bounds.
 
 The names, and the papers' symbols: ``smoothness`` L · ``strong_convexity`` λ · ``initial_error`` f(x_0) − f* ·
 ``variance`` σ² · ``gradient_bound`` G · ``round_number`` t · ``rounds``, ``server_steps`` T or R, of the whole run ·

@@ -7,14 +7,13 @@ from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 import httpx
+from offbeat_client.http.retry import Attempts, Backoff
 from offbeat_core.errors import OffbeatError
 from offbeat_core.http.proxy import client_through, proxy_of, unreachable
 from offbeat_core.http.refusal import ServiceError, UnreachableError, other_program, read_refusal
 from offbeat_core.http.tls import tls_problem, trust
 from offbeat_core.messages import PROTOCOL, Answer, Request
 from pydantic import ValidationError
-
-from offbeat_client.http.retry import Attempts, Backoff
 
 _CONNECT_SECONDS = 10.0
 _LARGEST_ANSWER = 2**24

@@ -5,12 +5,11 @@ import threading
 from types import TracebackType
 from typing import Self
 
+from offbeat_client.http.connection import Connection, read_answer
+from offbeat_client.http.retry import Backoff
 from offbeat_core.errors import OffbeatError
 from offbeat_core.http.refusal import LONGEST_WAIT, ServiceError
 from offbeat_core.messages import Beat
-
-from offbeat_client.http.connection import Connection, read_answer
-from offbeat_client.http.retry import Backoff
 
 _NO_LEASE_SECONDS = 30.0
 _LEAST_SECONDS = 0.1

@@ -8,13 +8,12 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from offbeat_core.compression import uncompressed_bytes
-from offbeat_core.http.refusal import ServiceError, UnreachableError
-from offbeat_core.messages import CheckedIn, Received, UploadState
-
 from offbeat_client.client_folder.outbox import Pending
 from offbeat_client.http.connection import Connection, read_answer
 from offbeat_client.http.retry import Attempts
+from offbeat_core.compression import uncompressed_bytes
+from offbeat_core.http.refusal import ServiceError, UnreachableError
+from offbeat_core.messages import CheckedIn, Received, UploadState
 
 LARGE_BYTES = 1_000_000
 """Before a larger body is sent, ask whether the server wants it."""

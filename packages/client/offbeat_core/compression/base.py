@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
 from offbeat_core import randomness
 
 LARGEST_LENGTH = 2**31 - 1

@@ -2,7 +2,6 @@
 
 import numpy as np
 from numpy.typing import NDArray
-
 from offbeat_core.compression.base import Compressor, Encoded, decode
 
 

@@ -15,7 +15,6 @@ There are two forms. The shorter one is used, or the first if both have the same
 
 import numpy as np
 from numpy.typing import NDArray
-
 from offbeat_core.compression.bits import pack_flags, pack_numbers, packed_bytes, unpack_flags, unpack_numbers
 
 

@@ -7,7 +7,6 @@ from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
-
 from offbeat_core.errors import OffbeatError
 from offbeat_core.http.refusal import UnreachableError
 

@@ -3,10 +3,9 @@
 from http import HTTPStatus
 
 import httpx
-from pydantic import ValidationError
-
 from offbeat_core.errors import OffbeatError
 from offbeat_core.messages import Problem
+from pydantic import ValidationError
 
 LONGEST_WAIT = 3600.0
 """Seconds after which a client tries again at the latest; a proxy or a server may ask for any time."""

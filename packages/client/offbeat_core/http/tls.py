@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-
 from offbeat_core.errors import OffbeatError
 from offbeat_core.text_file import read_text
 

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from starlette.types import ASGIApp, Receive, Scope, Send
-
 from offbeat_core.serving.console_log import event
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 _SECONDS = 0.25  # between two looks
 _SECONDS_IF_CROWDED = 0.05

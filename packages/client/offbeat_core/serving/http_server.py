@@ -11,7 +11,6 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.net import SocketHolder  # pyright: ignore[reportPrivateImportUsage]
 from granian.server.embed import Server as EmbeddedServer
-
 from offbeat_core.errors import OffbeatError
 from offbeat_core.serving.certificates import Certificates
 

@@ -2,6 +2,8 @@
 
 from typing import Annotated, Any, Self
 
+from offbeat_core.errors import did_you_mean
+from offbeat_core.other_names import hint_for_other_name
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -11,9 +13,6 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
-
-from offbeat_core.errors import did_you_mean
-from offbeat_core.other_names import hint_for_other_name
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]

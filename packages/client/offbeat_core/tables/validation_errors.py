@@ -6,11 +6,10 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
-
 from offbeat_core.errors import MistakesError, OffbeatError, did_you_mean
 from offbeat_core.shown_values import cut, short
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 
 def reason(error: ErrorDetails) -> str:

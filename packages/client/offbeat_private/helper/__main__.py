@@ -8,7 +8,6 @@ def main() -> None:
     try:
         # Here and not above, so that Ctrl-C during the imports is caught, too.
         from offbeat_core.command_line import run_program
-
         from offbeat_private.helper.commands import helper
 
         run_program(helper, "offbeat-helper")

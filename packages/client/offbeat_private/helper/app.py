@@ -12,14 +12,13 @@ from offbeat_core.serving.connections import Connections, CountedRequests, peer_
 from offbeat_core.serving.console_log import event
 from offbeat_core.serving.unread_body import UnreadBody
 from offbeat_core.tokens import looks_like, token_hash
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
-
 from offbeat_private.helper.chain import HEAD_HEADER, SIGNATURE_HEADER
 from offbeat_private.helper.helper import Helper
 from offbeat_private.helper.refusal import HelperRefusal
 from offbeat_private.helper.roster import TOKEN_PREFIX
 from offbeat_private.masks.envelope import RECORD_BYTES
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 _Number = Annotated[int, Path(ge=0, lt=2**63)]
 _MAX_BODY_SECONDS = 60.0

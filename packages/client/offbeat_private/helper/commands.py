@@ -55,7 +55,6 @@ def enrol(file: Path, folder: Path, hosts: Sequence[str]) -> None:
     """
     from offbeat_core.serving.certificates import fingerprint
     from offbeat_core.tables.toml_table import read_table
-
     from offbeat_private.helper import roster
     from offbeat_private.helper.folder import HelperFolder
 
@@ -86,7 +85,6 @@ def serve(folder: Path, host: str, port: int, logs: bool) -> None:
     The same command resumes.
     """
     from offbeat_core.serving.console_log import write_logs
-
     from offbeat_private.helper.server import run_helper
 
     write_logs(logging.INFO if logs else logging.WARNING)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from offbeat_core.files import write_durably
-
 from offbeat_private.helper.folder import erase_durably
 
 

@@ -22,7 +22,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from filelock import FileLock, Timeout
 from offbeat_core.errors import OffbeatError
 from offbeat_core.files import remove_durably, sync_file, sync_folder, write_durably
-
 from offbeat_private.masks.signing_key import signing_key
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from offbeat_core.files import durable_file
-
 from offbeat_private.helper.epoch_keys import EpochKeys
 from offbeat_private.helper.folder import HelperFolder
 from offbeat_private.helper.opening import open_seeds, sum_of_masks

@@ -12,8 +12,6 @@ from offbeat_core.serving.certificates import make_certificates
 from offbeat_core.tables.section import Count, NotNegative, Positive, Section
 from offbeat_core.tables.validation_errors import error_prefix
 from offbeat_core.tokens import new_token, token_hash
-from pydantic import AfterValidator, Field, model_validator
-
 from offbeat_private.agreed_plan import AgreedPlan
 from offbeat_private.helper.folder import HelperFolder
 from offbeat_private.helper.store import Run, Store
@@ -21,6 +19,7 @@ from offbeat_private.masks.keystream import KEY_BYTES
 from offbeat_private.masks.signing_key import public_bytes, signing_key
 from offbeat_private.noise.correlated_noise import noise_factor
 from offbeat_private.terms import MaskedPayload, Mechanism, Terms, sign
+from pydantic import AfterValidator, Field, model_validator
 
 TOKEN_PREFIX = "obh_"
 """How the token begins with which a server asks a helper."""

@@ -9,7 +9,6 @@ from pathlib import Path
 from offbeat_core.serving.certificates import make_certificates
 from offbeat_core.serving.connections import Connections
 from offbeat_core.serving.http_server import HttpServer, listen, max_connections, raise_file_limit
-
 from offbeat_private.helper.app import make_app
 from offbeat_private.helper.folder import HelperFolder
 from offbeat_private.helper.helper import Helper

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from offbeat_core.errors import OffbeatError
-
 from offbeat_private.helper.rules import Batch, History, Opened
 from offbeat_private.masks.head import Head
 from offbeat_private.terms import SignedTerms, verify

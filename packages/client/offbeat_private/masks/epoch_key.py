@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-
 from offbeat_private.terms import Terms
 
 _KEY = struct.Struct(">I32s")

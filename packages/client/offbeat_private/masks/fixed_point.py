@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-
 from offbeat_private.masks.keystream import keystream_chunks
 
 _PIECE = 1 << 15  # numbers at a time

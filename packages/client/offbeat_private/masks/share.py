@@ -8,7 +8,6 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 from offbeat_core.number_checks import check_positive
-
 from offbeat_private.masks.envelope import SEED_BYTES, Binding, seal
 from offbeat_private.masks.epoch_key import EpochKey
 from offbeat_private.masks.fixed_point import whole_numbers

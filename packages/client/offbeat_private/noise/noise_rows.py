@@ -10,7 +10,6 @@ import mpmath
 import numpy as np
 from numpy.typing import NDArray
 from offbeat_core.number_checks import check_count, check_positive
-
 from offbeat_private.masks.keystream import KEY_BYTES, keystream
 from offbeat_private.noise.correlated_noise import coefficients, noise_factor, sensitivity
 from offbeat_private.noise.gaussian_words import ERROR, LARGEST, WORDS, exact_gaussian, gaussians

@@ -1,0 +1,1 @@
+"""Commands of ``offbeat``, by entry points; they import only click at first."""

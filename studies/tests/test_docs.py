@@ -1,0 +1,29 @@
+"""The tables on the page on figures are those of figures' files."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from offbeat.config import experiment_file
+from offbeat_studies.papers.figures.figure_file import FigureTables
+from offbeat_studies.papers.figures.theorem import TheoremTables
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/concepts/reproduce.md").read_text(encoding="utf-8")
+WHOLE = {
+    "reproduction": {"paper": "p", "figure": "f", "question": "q"},
+    "scales": {"quick": {"minutes": 1}},
+    "claims": [{"name": "n", "quantity": "best", "of": "a", "relation": "at least", "value": 0.5, "paper": "p"}],
+}
+
+
+@pytest.mark.parametrize("block", re.findall(r"^```toml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE))
+def test_a_table_of_the_page_is_valid(block):
+    table = tomllib.loads(block)
+    if "theory" in table:
+        TheoremTables.model_validate({key: WHOLE[key] for key in ("reproduction", "scales")} | table)
+    else:
+        assert set(table) <= set(experiment_file.REPRODUCTION_TABLES)
+        FigureTables.model_validate(WHOLE | table)

@@ -1,0 +1,81 @@
+"""Settings and fixtures of all tests, also of studies/tests."""
+
+import math
+import os
+import sys
+from collections.abc import Callable, Generator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+from torch import Tensor
+
+# As runs do; more threads than idle cores make these small models many times slower. Processes of tests inherit it.
+torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A busy machine does not make a test fail; and in CI a commit passes or fails the same way each time.
+settings.register_profile(
+    "offbeat", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+)
+settings.load_profile("offbeat")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_process_a_run() -> Generator[None]:
+    """Runs in this process start no others for training: the tests keep all cores busy already."""
+    from offbeat.training.trainers.distributed import switching
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(switching, "_PATIENCE_SECONDS", math.inf)
+        yield
+
+
+@pytest.fixture(scope="session")
+def tiny_toml() -> str:
+    """The text of a small experiment's file."""
+    return (Path(__file__).parent / "tiny.toml").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def run_main(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Return a function that runs a command line within this process; it returns exit code, output and errors."""
+    from offbeat.cli.main import main  # not for the many tests that need no command line
+
+    def run(command: Any, name: str, *arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main(command, name)
+        code = caught.value.code
+        return (code if isinstance(code, int) else 0 if code is None else 1), *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def offbeat(run_main: Callable[..., tuple[int, str, str]]) -> Callable[..., tuple[int, str, str]]:
+    """Return a function that runs ``offbeat`` within this process; it returns exit code, output and errors."""
+    from offbeat.cli.main import app
+
+    return partial(run_main, app, "offbeat")
+
+
+def _bits(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.dtype, tuple(value.shape), value.numpy().tobytes()
+    return type(value), value
+
+
+@pytest.fixture(scope="session")
+def same_state() -> Callable[[dict[str, Any], dict[str, Any]], bool]:
+    """Return a function that says whether two state dicts are equal bit for bit."""
+
+    def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+        return {key: _bits(value) for key, value in one.items()} == {key: _bits(value) for key, value in other.items()}
+
+    return same
