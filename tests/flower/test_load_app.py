@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from digits_app.task import make_model
+from offbeat.cli.flower_app import load_app, make_client
 from offbeat_core.errors import OffbeatError
 from offbeat_core.local_plan import LocalPlan
 
-from offbeat.cli.flower_app import load_app, make_client
 from offbeat.flower.client import FlowerClient
 from offbeat.flower.model_arrays import ModelArrays
 

@@ -10,7 +10,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.local_plan import Compression, LocalPlan
 from safetensors.numpy import load_file
 
-from offbeat.simulation.training_queue import WorkQueue
+from offbeat.simulation.training_queue import TrainingQueue
 from offbeat.training.trainers.trainer import Job, Result, Trainer
 from offbeat.training.trainers.trainer import result_vector as trainers_vector
 
@@ -61,7 +61,7 @@ def read(path, plan):
     ],
 )
 def test_updates_are_those_of_the_simulator(tmp_path, visit, payload, plan):
-    queue = WorkQueue(Scripted(), LENGTH, SEED)
+    queue = TrainingQueue(Scripted(), LENGTH, SEED)
     start = np.linspace(-1, 1, LENGTH, dtype=np.float32)
     ours = None
     for number in range(4):

@@ -41,7 +41,7 @@ def simulated(make):
     """Return the calls of a simulation, its algorithm, and what each client remembers at its end."""
     calls, algorithm = [], make()
     simulation = simulate(algorithm, PLAN, STEP_SECONDS, SHARDS, stop=Stop(versions=ROUNDS), record=calls.append)
-    memories = {client: memory.resolve().tolist() for client, memory in simulation._stages.work._memories.items()}
+    memories = {client: memory.resolve().tolist() for client, memory in simulation._stages.training._memories.items()}
     return calls, algorithm, memories
 
 

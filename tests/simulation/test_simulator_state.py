@@ -126,7 +126,7 @@ def test_a_run_resumes_from_every_step_to_the_same_end(name, when_away, batch_li
         if name in PLAIN or step % 3 == 0:
             restored = world(name, when_away, batch_limit)
             restored.load_state_dict(state)
-            remembered += len(restored._stages.work._memories)
+            remembered += len(restored._stages.training._memories)
             cut_short += any(visit.plan is not visit.assignment.plan for visit in restored._stages.visits.values())
             assert made + run(restored) == evaluations
             assert saved.ended + restored.ended == undisturbed.ended
@@ -163,7 +163,7 @@ def test_a_run_with_clients_states_resumes_from_every_step(name, world, tmp_path
 
     undisturbed, saved, made = make(), make(), []
     evaluations = run(undisturbed)
-    assert {memory.state for memory in undisturbed._stages.work._memories.values()} > {b"2"}
+    assert {memory.state for memory in undisturbed._stages.training._memories.values()} > {b"2"}
     while not saved.finished:
         restored = resume(make(), saved, tmp_path)
         assert made + run(restored) == evaluations
@@ -249,7 +249,7 @@ def test_training_that_diverged_before_it_was_needed_does_so_again_after_a_resta
     # The evaluation at 4.6 s has trained client 3's work along with that of others.
     while simulation._now < 4.6:
         simulation.step()
-    assert simulation._stages.visits[3].work.error is not None
+    assert simulation._stages.visits[3].upload.error is not None
     restored.load_state_dict(simulation.state_dict())
     for each in (simulation, restored):
         with pytest.raises(DivergedError, match="client 3, from version 0"):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from offbeat.algorithms.components import Compression
-from offbeat.simulation.training_queue import DivergedError, WorkQueue
+from offbeat.simulation.training_queue import DivergedError, TrainingQueue
 from offbeat.training.trainers.trainer import Job, Result
 from tests.simulation.conftest import RecordingTrainer as Recorder
 from tests.simulation.conftest import local_plan
@@ -14,7 +14,7 @@ NAN = Result(torch.full((2,), float("nan")), 0.0)
 
 
 def promises(trainer, clients):
-    queue = WorkQueue(trainer, 2, seed=1)
+    queue = TrainingQueue(trainer, 2, seed=1)
     return queue, [queue.promise(Job(c, 0, 0, torch.zeros(2), PLAN, "delta")) for c in range(clients)]
 
 
@@ -83,7 +83,7 @@ def test_work_that_diverged_keeps_its_job_and_fails_again_untrained():
     ],
 )
 def test_work_that_diverged_names_the_client_and_the_version(result, problem):
-    queue = WorkQueue(Recorder(1, lambda job: result), 2, seed=1)
+    queue = TrainingQueue(Recorder(1, lambda job: result), 2, seed=1)
     work = queue.promise(Job(17, 2, 230, torch.zeros(2), PLAN, "delta"))
     with pytest.raises(DivergedError, match=rf"client 17, from version 230: .*{problem}.*local\.lr"):
         work.resolve()
@@ -110,7 +110,7 @@ def squares(job):
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
 def test_differences_are_to_the_visit_before_in_any_order_of_training(batch_limit, order):
     trainer = Recorder(batch_limit, squares)
-    queue = WorkQueue(trainer, 2, seed=1)
+    queue = TrainingQueue(trainer, 2, seed=1)
     work = {client: visits_of(queue, client, 4) for client in (0, 1)}
     for visit in order:
         work[1][visit].resolve()
@@ -123,14 +123,14 @@ def test_differences_are_to_the_visit_before_in_any_order_of_training(batch_limi
 def test_the_part_that_compression_drops_is_in_the_next_update():
     # Each update is 2, 3, of which the larger entry is sent: 2, 3 then 4, 3 then 2, 6.
     trainer = Recorder(10, lambda job: Result(torch.tensor([2.0, 3.0]), 0.0))
-    work = visits_of(WorkQueue(trainer, 2, seed=1), 0, 3, REMEMBERING, "delta")
+    work = visits_of(TrainingQueue(trainer, 2, seed=1), 0, 3, REMEMBERING, "delta")
     assert [each.resolve().tolist() for each in work] == [[0, 3], [4, 0], [0, 6]]
     assert [each.memory.vector.tolist() for each in work] == [[2, 0], [0, 3], [2, 0]]
 
 
 def test_feedback_survives_a_change_of_the_compression():
     trainer = Recorder(10, lambda job: Result(torch.tensor([2.0, 3.0, 1.0, 1.0]), 0.0))
-    queue = WorkQueue(trainer, 4, seed=1)
+    queue = TrainingQueue(trainer, 4, seed=1)
     for visit, (share, sent) in enumerate([(0.5, [2, 3, 0, 0]), (0.25, [0, 3, 0, 0]), (1.0, [4, 3, 3, 3])]):
         plan = local_plan(compression=Compression("top_k", (("share", share),)), error_feedback=True)
         work = queue.promise(Job(0, visit, visit, torch.zeros(4), plan, "delta"))
@@ -139,7 +139,7 @@ def test_feedback_survives_a_change_of_the_compression():
 
 
 def test_a_visit_that_does_not_count_leaves_no_memory():
-    queue = WorkQueue(Recorder(10, squares), 2, seed=1)
+    queue = TrainingQueue(Recorder(10, squares), 2, seed=1)
     (first,) = visits_of(queue, 0, 1)
     unused = queue.promise(Job(0, 1, 1, torch.zeros(2), PLAN, "difference"))
     third = queue.promise(Job(0, 2, 2, torch.zeros(2), PLAN, "difference"))
@@ -153,7 +153,7 @@ def test_a_visit_that_does_not_count_leaves_no_memory():
 @pytest.mark.parametrize("batch_limit", [1, 10])
 def test_long_chains_are_trained_in_order_and_in_batches_of_the_limit(batch_limit):
     trainer = Recorder(batch_limit, squares)
-    queue = WorkQueue(trainer, 2, seed=1)
+    queue = TrainingQueue(trainer, 2, seed=1)
     other, work = visits_of(queue, 1, 9), visits_of(queue, 0, 1503)
     assert work[-1].memory.resolve().tolist() == [1502.0**2] * 2
     assert max(map(len, trainer.batches)) == batch_limit
@@ -161,12 +161,12 @@ def test_long_chains_are_trained_in_order_and_in_batches_of_the_limit(batch_limi
     trained_along = -1503 % batch_limit
     assert [each.vector is not None for each in other] == [number < trained_along for number in range(9)]
     assert all(each.job is each.before is None for each in work)
-    assert all(each.memory.work is None for each in work)
+    assert all(each.memory.upload is None for each in work)
 
 
 def test_only_the_clients_earlier_visits_are_trained_before_a_needed_one():
     trainer = Recorder(1, squares)
-    queue = WorkQueue(trainer, 2, seed=1)
+    queue = TrainingQueue(trainer, 2, seed=1)
     work = {client: visits_of(queue, client, 3) for client in (0, 1)}
     work[1][1].resolve()
     assert trainer.batches == [[1], [1]]
@@ -179,7 +179,7 @@ def test_all_visits_after_one_that_diverged_fail_as_it_did(batch_limit, needed):
     def diverging(job):
         return NAN if (job.client, job.visit) == (1, 1) else squares(job)
 
-    queue = WorkQueue(Recorder(batch_limit, diverging), 2, seed=1)
+    queue = TrainingQueue(Recorder(batch_limit, diverging), 2, seed=1)
     work = {client: visits_of(queue, client, 4) for client in (0, 1)}
     for visit in (needed, 0, 1, 2, 3):
         if visit == 0:
@@ -195,14 +195,14 @@ def test_all_visits_after_one_that_diverged_fail_as_it_did(batch_limit, needed):
 
 def test_a_difference_that_overflows_names_the_client_and_the_version():
     huge = {0: -3e38, 1: 3e38}
-    queue = WorkQueue(Recorder(1, lambda job: Result(torch.full((2,), huge[job.visit]), 0.0)), 2, seed=1)
+    queue = TrainingQueue(Recorder(1, lambda job: Result(torch.full((2,), huge[job.visit]), 0.0)), 2, seed=1)
     work = visits_of(queue, 0, 2)
     with pytest.raises(DivergedError, match="client 0, from version 1: the vector contains infinity"):
         work[1].resolve()
 
 
 def test_plain_updates_leave_no_memory():
-    queue = WorkQueue(Recorder(10), 2, seed=1)
+    queue = TrainingQueue(Recorder(10), 2, seed=1)
     (work,) = visits_of(queue, 0, 1, PLAN, "delta")
     work.resolve()
     assert work.memory is None
@@ -213,7 +213,7 @@ def test_compression_draws_by_the_seed_the_client_and_the_visit():
     trainer = Recorder(10, lambda job: Result(torch.ones(200), 0.0))
 
     def sent(seed, client, visit):
-        queue = WorkQueue(trainer, 200, seed)
+        queue = TrainingQueue(trainer, 200, seed)
         return tuple(queue.promise(Job(client, visit, 0, torch.zeros(200), plan, "delta")).resolve().tolist())
 
     assert sent(1, 2, 3) == sent(1, 2, 3)
@@ -221,7 +221,7 @@ def test_compression_draws_by_the_seed_the_client_and_the_visit():
 
 
 def test_a_memory_from_before_a_restart_is_that_of_the_visit():
-    queue = WorkQueue(Recorder(10, squares), 2, seed=1)
+    queue = TrainingQueue(Recorder(10, squares), 2, seed=1)
     kept = queue.kept(torch.tensor([5.0, 6.0]), torch.tensor([1.0, 0.0]))
     assert kept.resolve().tolist() == [5, 6]
     queue.note_counted(0, kept)
@@ -230,10 +230,10 @@ def test_a_memory_from_before_a_restart_is_that_of_the_visit():
 
 
 def test_memories_are_those_of_counted_visits_and_survive_a_restart():
-    queue = WorkQueue(Recorder(10, squares), 2, seed=1)
+    queue = TrainingQueue(Recorder(10, squares), 2, seed=1)
     visits_of(queue, 1, 3)
     queue.promise(Job(1, 3, 3, torch.zeros(2), PLAN, "difference"))  # does not count
-    restored = WorkQueue(Recorder(10, squares), 2, seed=1)
+    restored = TrainingQueue(Recorder(10, squares), 2, seed=1)
     restored.load_state_dict(queue.state_dict())
     for each in (queue, restored):
         assert each.memory(0) is None
@@ -255,7 +255,7 @@ class Stateful(Recorder):
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
 def test_a_job_gets_the_state_of_the_last_counted_visit_in_any_order_of_training(order):
-    queue = WorkQueue(trainer := Stateful(), 2, seed=1)
+    queue = TrainingQueue(trainer := Stateful(), 2, seed=1)
     work = []
     for visit in range(3):
         work.append(queue.promise(Job(4, visit, 0, torch.zeros(2), PLAN, "delta")))
@@ -269,13 +269,13 @@ def test_a_job_gets_the_state_of_the_last_counted_visit_in_any_order_of_training
 
 
 def test_states_survive_a_restart():
-    queue = WorkQueue(Stateful(), 2, seed=1)
+    queue = TrainingQueue(Stateful(), 2, seed=1)
     for client in (3, 5):
         work = queue.promise(Job(client, 0, 0, torch.zeros(2), PLAN, "delta"))
         queue.note_counted(client, work)
     state = queue.state_dict()
     assert state["memories"].shape == (0, 2)
-    again = WorkQueue(trainer := Stateful(), 2, seed=1)
+    again = TrainingQueue(trainer := Stateful(), 2, seed=1)
     again.load_state_dict(state)
     again.promise(Job(5, 1, 0, torch.zeros(2), PLAN, "delta")).resolve()
     assert trainer.jobs[0].state == b"1"

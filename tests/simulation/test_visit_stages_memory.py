@@ -113,7 +113,7 @@ def test_every_step_is_the_average_of_the_last_counted_updates_of_all_clients(wo
         torch.testing.assert_close(before - 0.5 * at_the_server.mean(0), model, rtol=0, atol=2e-5)
     assert made > 15
     check_variety(simulation)
-    memories = {client: memory.resolve() for client, memory in simulation._stages.work._memories.items()}
+    memories = {client: memory.resolve() for client, memory in simulation._stages.training._memories.items()}
     note_what_counted()
     assert sorted(memories) == list(range(N))
     for client, memory in memories.items():
@@ -132,7 +132,7 @@ def test_the_part_that_compression_drops_is_remembered_if_the_update_counted(wor
         total = memories[last.client] + deltas[last.client, last.visit]
         torch.testing.assert_close(before - largest(total), model, rtol=0, atol=2e-5)
         memories[last.client] = total - largest(total)
-        kept = simulation._stages.work._memories[last.client].resolve()
+        kept = simulation._stages.training._memories[last.client].resolve()
         torch.testing.assert_close(kept, memories[last.client], atol=2e-5, rtol=0)
     check_variety(simulation)
 

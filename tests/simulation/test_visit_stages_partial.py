@@ -96,7 +96,7 @@ def test_a_visit_that_was_trained_in_full_is_trained_again_up_to_its_end(world, 
     assert trainer.trained.count((1, 0)) == times
     assert update_of(calls)["vector"].resolve().tolist() == [-0.75, -8.25]
     # The cancelled rest is not trained later either.
-    assert 4 not in [work.job.plan.steps for work in simulation._stages.work._waiting if work.job.version == 0]
+    assert 4 not in [work.job.plan.steps for work in simulation._stages.training._waiting if work.job.version == 0]
 
 
 @pytest.mark.parametrize("batch_limit", [1, 10])
@@ -195,4 +195,4 @@ def test_error_feedback_remembers_the_part_that_a_partial_update_dropped(world, 
     first_of(simulation)
     # Of −0.75, −8.25 the larger is sent.
     assert update_of(calls)["vector"].resolve().tolist() == [0, -8.25]
-    assert simulation._stages.work._memories[1].resolve().tolist() == [-0.75, 0]
+    assert simulation._stages.training._memories[1].resolve().tolist() == [-0.75, 0]

@@ -25,26 +25,28 @@ class DivergedError(OffbeatError):
 class Memory:
     """The promise of the vector and the state that a client keeps from a visit."""
 
-    __slots__ = ("state", "vector", "work")
+    __slots__ = ("state", "upload", "vector")
 
-    def __init__(self, work: "Work | None", vector: Tensor | None = None, state: bytes | None = None) -> None:
-        self.work = work  # None once it is done
-        self.vector = vector  # float32 (d,), once the work is done; None for none
-        self.state = state  # of a trainer that keeps states, once the work is done
+    def __init__(
+        self, upload: "PromisedUpload | None", vector: Tensor | None = None, state: bytes | None = None
+    ) -> None:
+        self.upload = upload  # None once it is trained
+        self.vector = vector  # float32 (d,), once that is trained; None for none
+        self.state = state  # of a trainer that keeps states, once that is trained
 
     def resolve(self) -> Tensor | None:
-        """Return the vector; trains, and raises, like ``Work.resolve``."""
-        if self.work is not None:
-            self.work.resolve()
+        """Return the vector; trains, and raises, like ``PromisedUpload.resolve``."""
+        if self.upload is not None:
+            self.upload.resolve()
         return self.vector
 
 
-class Work:
+class PromisedUpload:
     """The promise of a visit's upload."""
 
     __slots__ = ("_queue", "before", "error", "examples", "job", "loss", "memory", "vector")
 
-    def __init__(self, job: Job | None, queue: "WorkQueue") -> None:
+    def __init__(self, job: Job | None, queue: "TrainingQueue") -> None:
         self.job = job  # None once it is done or cancelled, since it holds the starting model
         self.vector: Tensor | None = None  # float32 (d,), as the server gets it, once it is trained
         self.before: Memory | None = None  # of the client's last counted visit, until this one is trained
@@ -67,7 +69,7 @@ class Work:
         return self.vector
 
 
-class WorkQueue:
+class TrainingQueue:
     """The promised but untrained jobs in the order of visits, and client memories.
 
     A client's upload may depend on its memory of its last counted visit, but its training does not. So jobs are
@@ -79,19 +81,19 @@ class WorkQueue:
         self._length = length
         self._seed = seed
         # Its oldest are found at once. A dict would first pass over all that were taken from its front.
-        self._waiting: OrderedDict[Work, None] = OrderedDict()
+        self._waiting: OrderedDict[PromisedUpload, None] = OrderedDict()
         self._memories: dict[int, Memory] = {}  # of each client's last counted visit, where a client needs one
 
-    def promise(self, job: Job) -> Work:
+    def promise(self, job: Job) -> PromisedUpload:
         """Return the promise of a job's upload."""
-        work = Work(job, self)
+        upload = PromisedUpload(job, self)
         corrects = job.offset is not None
         if self._trainer.keeps_states or has_memory(job.payload, job.plan, corrects_gradients=corrects):
-            work.before = self._memories.get(job.client)
-            work.memory = Memory(work)
-        self._waiting[work] = None
+            upload.before = self._memories.get(job.client)
+            upload.memory = Memory(upload)
+        self._waiting[upload] = None
         self._trainer.submit(job)
-        return work
+        return upload
 
     def kept(
         self,
@@ -101,56 +103,56 @@ class WorkQueue:
         *,
         state: bytes | None = None,
         examples: int | None = None,
-    ) -> Work:
+    ) -> PromisedUpload:
         """Return a promise that was kept before the run was interrupted."""
-        work = Work(None, self)
-        work.vector, work.loss, work.examples = vector, loss, examples
-        work.memory = None if memory is None and state is None else Memory(None, memory, state)
-        return work
+        upload = PromisedUpload(None, self)
+        upload.vector, upload.loss, upload.examples = vector, loss, examples
+        upload.memory = None if memory is None and state is None else Memory(None, memory, state)
+        return upload
 
-    def cancel(self, work: Work) -> None:
+    def cancel(self, upload: PromisedUpload) -> None:
         """Drop a job whose result is no longer needed."""
-        self._waiting.pop(work, None)
-        if work.job is not None:
-            self._trainer.cancel(work.job)
-        work.job = work.before = work.memory = None
+        self._waiting.pop(upload, None)
+        if upload.job is not None:
+            self._trainer.cancel(upload.job)
+        upload.job = upload.before = upload.memory = None
 
-    def note_counted(self, client: int, work: Work) -> None:
+    def note_counted(self, client: int, upload: PromisedUpload) -> None:
         """Let a client keep its memory of a visit that the server has counted."""
-        if work.memory is not None:
-            self._memories[client] = work.memory
+        if upload.memory is not None:
+            self._memories[client] = upload.memory
 
     def memory(self, client: int) -> Tensor | None:
         """Return the client's memory, float32 ``(d,)``; None if it has none. May train."""
         memory = self._memories.get(client)
         return None if memory is None else memory.resolve()
 
-    def train(self, needed: Work) -> None:
+    def train(self, needed: PromisedUpload) -> None:
         """Train a job and the client's earlier ones, whose memories it needs.
 
         The oldest jobs fill the batch.
         """
         chain = [needed]
-        while (before := chain[-1].before) and before.work and before.work.error is None:
-            chain.append(before.work)
+        while (before := chain[-1].before) and before.upload and before.upload.error is None:
+            chain.append(before.upload)
         chain.reverse()
-        for work in chain:
-            del self._waiting[work]
+        for upload in chain:
+            del self._waiting[upload]
         limit = self._trainer.batch_limit
         todo = [*chain, *islice(self._waiting, -len(chain) % limit)]
         for first in range(0, len(todo), limit):
             batch = todo[first : first + limit]
-            jobs = [_with_state(work.job, work.before) for work in batch if work.job is not None]
-            for work, result in zip(batch, self._trainer.collect(jobs), strict=True):
-                self._waiting.pop(work, None)
-                self._keep(work, result)
+            jobs = [_with_state(upload.job, upload.before) for upload in batch if upload.job is not None]
+            for upload, result in zip(batch, self._trainer.collect(jobs), strict=True):
+                self._waiting.pop(upload, None)
+                self._keep(upload, result)
 
-    def _keep(self, work: Work, result: Result) -> None:
+    def _keep(self, upload: PromisedUpload, result: Result) -> None:
         """Keep a result, or the error: it is raised only where the result is needed."""
-        job, before = work.job, work.before
+        job, before = upload.job, upload.before
         assert job is not None
-        if before is not None and before.work is not None:
-            work.error = before.work.error
+        if before is not None and before.upload is not None:
+            upload.error = before.upload.error
             return
         try:
             _check_result(result, self._length)
@@ -160,16 +162,16 @@ class WorkQueue:
         except ValueError as error:
             # The job is kept, so that a run that resumes from a checkpoint fails in the same way.
             why = "; or does none of its labels count in your loss?" if math.isnan(result.loss) else ""
-            work.error = DivergedError(
+            upload.error = DivergedError(
                 f"training diverged: client {job.client}, from version {job.version}: {error}; "
                 f"lower local.lr or set local.clip_norm{why}"
             )
             return
-        work.vector, work.loss, work.examples = vector, result.loss, result.examples
-        work.job = work.before = None
-        if work.memory is not None:
-            work.memory.vector, work.memory.state = memory, result.state
-            work.memory.work = None
+        upload.vector, upload.loss, upload.examples = vector, result.loss, result.examples
+        upload.job = upload.before = None
+        if upload.memory is not None:
+            upload.memory.vector, upload.memory.state = memory, result.state
+            upload.memory.upload = None
 
     def _send(self, job: Job, vector: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return the vector as the server gets it, and the client's new memory."""

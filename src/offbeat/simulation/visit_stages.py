@@ -17,9 +17,9 @@ from offbeat.coordinator.sealed_sums import upload_scale
 from offbeat.population.devices.client_devices import Devices
 from offbeat.simulation.clock import at_tick
 from offbeat.simulation.events import EventQueue, Kind
-from offbeat.simulation.open_visit import OpenVisit, visits_from_state, visits_state
+from offbeat.simulation.simulated_visit import SimulatedVisit, visits_from_state, visits_state
 from offbeat.simulation.totals import Outcome, Totals, VisitEnded
-from offbeat.simulation.training_queue import Work, WorkQueue
+from offbeat.simulation.training_queue import PromisedUpload, TrainingQueue
 from offbeat.simulation.visit_costs import PlanCosts, Timing
 from offbeat.training.trainers.trainer import Job, Trainer
 
@@ -59,7 +59,7 @@ class VisitStages:
 
     Attributes:
         visits: The open visits by client.
-        work: The promises of their uploads.
+        training: The promises of their uploads.
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class VisitStages:
         masked: "MaskedUpdates | None" = None,
         on_end: Callable[[VisitEnded], None],
     ) -> None:
-        self.visits: dict[int, OpenVisit] = {}
-        self.work = WorkQueue(trainer, coordinator.algorithm.model.numel(), seed)
+        self.visits: dict[int, SimulatedVisit] = {}
+        self.training = TrainingQueue(trainer, coordinator.algorithm.model.numel(), seed)
         self._coordinator = coordinator
         self._needs = _Needs.of(coordinator, masked)
         self._masked = masked
@@ -104,9 +104,9 @@ class VisitStages:
 
     def _begin(self, now: float, assignment: Assignment, model: Tensor, down: Tensor | None) -> None:
         client, plan = assignment.client, assignment.plan
-        visit = OpenVisit(assignment, now, plan, start=model if self._needs.start else None)
+        visit = SimulatedVisit(assignment, now, plan, start=model if self._needs.start else None)
         if down is not None:
-            memory = self.work.memory(client)
+            memory = self.training.memory(client)
             visit.offset = down.clone() if memory is None else down - memory
         self.visits[client] = visit
         self._totals.bytes_down += self._costs.down_bytes
@@ -123,13 +123,13 @@ class VisitStages:
         if self._needs.offers or seconds == math.inf:
             self._expect(visit, now, seconds, Kind.OFFER)
         else:
-            self._upload(visit, seconds)
+            self._begin_upload(visit, seconds)
 
     def offer(self, now: float, client: int) -> None:
         """Begin a trained client's upload, or end its visit if the update is unwanted."""
         visit = self._visit_at(now, client, Kind.OFFER)
         if visit is not None and not self._end_if_unwanted(now, visit):
-            self._upload(visit, now)
+            self._begin_upload(visit, now)
 
     def arrive(self, now: float, client: int) -> None:
         """Hand a complete upload to the coordinator."""
@@ -138,17 +138,17 @@ class VisitStages:
             return
         algorithm, costs = self._coordinator.algorithm, self._costs
         size = costs.upload_bytes(visit.plan)
-        assert visit.work is not None
+        assert visit.upload is not None
         if algorithm.needs_loss or self._trainer.keeps_states:
-            visit.work.resolve()
-        upload = self._upload_of(visit, visit.work)
+            visit.upload.resolve()
+        sent = self._upload_of(visit, visit.upload)
         is_private = self._coordinator.participation is not None
         receipt = self._coordinator.receive(
             now,
             client,
             visit.assignment.visit,
-            upload,
-            examples=1 if is_private else visit.work.examples or self._trainer.workload.examples(client),
+            sent,
+            examples=1 if is_private else visit.upload.examples or self._trainer.workload.examples(client),
             steps=visit.plan.steps,
             normaliser=costs.normaliser(visit.plan),
             base=visit.start if algorithm.needs_base else None,
@@ -157,20 +157,20 @@ class VisitStages:
             upload_seconds=None
             if is_private
             else (now - visit.upload_began) * (costs.model_bytes / size if size else 1),
-            loss=visit.work.loss if algorithm.needs_loss else None,
+            loss=visit.upload.loss if algorithm.needs_loss else None,
             share=b"" if self._masked else None,
         )
         if receipt.counted:
-            self.work.note_counted(client, visit.work)
+            self.training.note_counted(client, visit.upload)
             if self._masked is not None:
-                self._masked.note_counted(client, upload)
+                self._masked.note_counted(client, sent)
         self._end(now, visit, "counted" if receipt.counted else "unused", receipt.staleness, size)
 
-    def _upload_of(self, visit: OpenVisit, work: Work) -> Promise:
+    def _upload_of(self, visit: SimulatedVisit, upload: PromisedUpload) -> Promise:
         if self._masked is None:
-            return work
+            return upload
         divisor = self._coordinator.algorithm.divisor(visit.plan)
-        return self._masked.promise(work, visit.assignment.client, visit.assignment.visit, divisor, visit.scale)
+        return self._masked.promise(upload, visit.assignment.client, visit.assignment.visit, divisor, visit.scale)
 
     def lose(self, now: float, client: int) -> None:
         """End a visit whose update is lost; the server learns of it when the lease ends."""
@@ -187,7 +187,7 @@ class VisitStages:
         if self._needs.cancels:
             for assignment in coordinator.visits.assignments(coordinator.algorithm.cancelled()):
                 visit = self.visits.get(assignment.client)
-                if visit is not None and visit.work is not None and visit.upload_began == math.inf:
+                if visit is not None and visit.upload is not None and visit.upload_began == math.inf:
                     self._end_if_unwanted(now, visit)
 
     def cut_short(self, now: float, assignment: Assignment) -> None:
@@ -204,16 +204,18 @@ class VisitStages:
         if steps == full_plan.steps or left:
             return
         assert visit.start is not None
-        self._cancel_work(visit)
+        self._cancel_upload(visit)
         visit.plan = full_plan.prefix(steps)
         self._train(visit, visit.start)
         self._expect(visit, now, seconds, Kind.OFFER)
 
-    def _train(self, visit: OpenVisit, start: Tensor) -> None:
+    def _train(self, visit: SimulatedVisit, start: Tensor) -> None:
         client, number, version, *_ = visit.assignment
-        visit.work = self.work.promise(Job(client, number, version, start, visit.plan, self._payload, visit.offset))
+        visit.upload = self.training.promise(
+            Job(client, number, version, start, visit.plan, self._payload, visit.offset)
+        )
 
-    def _upload(self, visit: OpenVisit, began: float) -> None:
+    def _begin_upload(self, visit: SimulatedVisit, began: float) -> None:
         visit.upload_began = began
         if self._masked is not None:
             client, _, version, *_ = visit.assignment
@@ -221,11 +223,11 @@ class VisitStages:
         size = self._costs.upload_bytes(visit.plan)
         seconds, left = self._timing.upload(visit.assignment.client, began, size)
         if left:
-            self._cancel_work(visit)
+            self._cancel_upload(visit)
             visit.sent = size - math.ceil(left)
         self._expect(visit, began, seconds, Kind.LOSS if left else Kind.ARRIVAL)
 
-    def _expect(self, visit: OpenVisit, now: float, seconds: float, kind: int) -> None:
+    def _expect(self, visit: SimulatedVisit, now: float, seconds: float, kind: int) -> None:
         """Let this be the visit's next event; it has none if the seconds are infinite."""
         period = self._coordinator.algorithm.period
         if period is not None and seconds < math.inf:
@@ -234,7 +236,7 @@ class VisitStages:
         if seconds < math.inf:
             self._queue.put(seconds, kind, visit.assignment.client)
 
-    def _visit_at(self, now: float, client: int, kind: int) -> OpenVisit | None:
+    def _visit_at(self, now: float, client: int, kind: int) -> SimulatedVisit | None:
         """Return the client's visit if this is its next event, and not one that is void."""
         visit = self.visits.get(client)
         return visit if visit is not None and visit.next_seconds == now and visit.next_kind == kind else None
@@ -243,7 +245,7 @@ class VisitStages:
         client, number, *_ = assignment
         return self._is_lossy[client] > 0 and self._devices.visit_is_lost(self._seed, client, number)
 
-    def _end_if_unwanted(self, now: float, visit: OpenVisit) -> bool:
+    def _end_if_unwanted(self, now: float, visit: SimulatedVisit) -> bool:
         """Offer the update to the server; end the visit if the update is unwanted.
 
         Returns whether the visit ended.
@@ -253,28 +255,30 @@ class VisitStages:
             self._end(now, visit, "unused", receipt.staleness)
         return receipt is not None
 
-    def _cancel_work(self, visit: OpenVisit) -> None:
-        if visit.work is not None:
-            self.work.cancel(visit.work)
-            visit.work = None
+    def _cancel_upload(self, visit: SimulatedVisit) -> None:
+        if visit.upload is not None:
+            self.training.cancel(visit.upload)
+            visit.upload = None
 
-    def _end(self, now: float, visit: OpenVisit, outcome: Outcome, staleness: int | None, bytes_up: int = 0) -> None:
+    def _end(
+        self, now: float, visit: SimulatedVisit, outcome: Outcome, staleness: int | None, bytes_up: int = 0
+    ) -> None:
         client, number, version, *_ = visit.assignment
         del self.visits[client]
         if outcome == "unused":
-            self._cancel_work(visit)
+            self._cancel_upload(visit)
         began, bytes_down = visit.assigned_seconds, self._costs.down_bytes
         self._on_end(VisitEnded(client, number, version, staleness, began, now, bytes_down, bytes_up, outcome))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the clients' memories and the open visits; for the memories it trains."""
         masked = {} if self._masked is None else prefixed("masked", self._masked.state_dict())
-        return {**self.work.state_dict(), **masked, **prefixed("visits", visits_state(self.visits))}
+        return {**self.training.state_dict(), **masked, **prefixed("visits", visits_state(self.visits))}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a saved state, after the coordinator has."""
-        self.work.load_state_dict(state)
+        self.training.load_state_dict(state)
         if self._masked is not None:
             self._masked.load_state_dict(under("masked", state))
         self.visits.clear()
-        self.visits |= visits_from_state(under("visits", state), self._coordinator, self.work, self._payload)
+        self.visits |= visits_from_state(under("visits", state), self._coordinator, self.training, self._payload)

@@ -8,8 +8,8 @@ import torch
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.simulation.events import Kind
-from offbeat.simulation.open_visit import OpenVisit, visits_from_state, visits_state
-from offbeat.simulation.training_queue import WorkQueue
+from offbeat.simulation.simulated_visit import SimulatedVisit, visits_from_state, visits_state
+from offbeat.simulation.training_queue import TrainingQueue
 from offbeat.training.trainers.trainer import Job, Result
 from tests.simulation.conftest import RecordingTrainer, local_plan, one_by_one
 
@@ -32,7 +32,7 @@ def coordinator():
 
 @pytest.fixture
 def queue():
-    return WorkQueue(RecordingTrainer(), 2, seed=1)
+    return TrainingQueue(RecordingTrainer(), 2, seed=1)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def make(coordinator, queue):
         start = starts[assignment.version]
         job = Job(client, assignment.visit, assignment.version, start, PLAN, "delta")
         work = queue.promise(job) if has_work else None
-        return OpenVisit(assignment, 2.0 * assignment.version, PLAN, work, start if has_base else None, **more)
+        return SimulatedVisit(assignment, 2.0 * assignment.version, PLAN, work, start if has_base else None, **more)
 
     return build
 
@@ -55,7 +55,7 @@ def restore(coordinator):
 
     def restart(visits):
         trainer = RecordingTrainer(batch_limit=5)
-        return visits_from_state(visits_state(visits), coordinator, WorkQueue(trainer, 2, seed=1), "delta"), trainer
+        return visits_from_state(visits_state(visits), coordinator, TrainingQueue(trainer, 2, seed=1), "delta"), trainer
 
     return restart
 
@@ -69,32 +69,32 @@ def test_a_visit_that_has_not_been_trained_is_trained_after_the_restart(make, re
         assert visit.assignment == before.assignment
         assert (visit.assigned_seconds, visit.upload_began) == (before.assigned_seconds, before.upload_began)
         assert (visit.start, visit.sent) == (None, 0)
-        assert visit.work.job == before.work.job
-    assert restored[1].work.resolve().tolist() == [1.0, 1.0]
+        assert visit.upload.job == before.upload.job
+    assert restored[1].upload.resolve().tolist() == [1.0, 1.0]
     assert trainer.batches == [[1, 3]]  # both were waiting
 
 
 def test_a_visit_that_has_been_trained_keeps_its_upload(make, restore):
     visits = {4: make(4), 2: make(2)}
-    visits[4].work.resolve()
+    visits[4].upload.resolve()
     restored, trainer = restore(visits)
-    assert restored[4].work.resolve().tolist() == [4.0, 4.0]
+    assert restored[4].upload.resolve().tolist() == [4.0, 4.0]
     assert trainer.jobs == []
-    assert restored[2].work.resolve().tolist() == [2.0, 2.0]
+    assert restored[2].upload.resolve().tolist() == [2.0, 2.0]
     assert trainer.batches == [[2]]
 
 
 def test_a_visit_that_will_be_lost_has_no_work_after_the_restart_either(make, restore):
     restored, _ = restore({0: make(0, has_work=False, sent=5, upload_began=1.0), 1: make(1)})
-    assert (restored[0].work, restored[0].sent, restored[0].upload_began) == (None, 5, 1.0)
-    assert restored[1].work is not None
+    assert (restored[0].upload, restored[0].sent, restored[0].upload_began) == (None, 5, 1.0)
+    assert restored[1].upload is not None
 
 
 @pytest.mark.parametrize("stage", ["lost", "waiting", "trained"])
 def test_the_base_is_kept_at_any_stage(make, restore, stage):
     visits = {3: make(3, has_work=stage != "lost", has_base=True), 0: make(0)}
     if stage == "trained":
-        visits[3].work.resolve()
+        visits[3].upload.resolve()
     restored, _ = restore(visits)
     assert restored[3].start.tolist() == [1.0, 1.0]
     assert restored[0].start is None
@@ -103,20 +103,20 @@ def test_the_base_is_kept_at_any_stage(make, restore, stage):
 def test_a_starting_model_of_many_visits_is_saved_once(make):
     visits = {client: make(client) for client in range(5)}
     assert sorted(visits_state(visits)) == ["rows", "start.0", "start.1"]
-    visits[3].work.resolve()
+    visits[3].upload.resolve()
     assert sorted(visits_state(visits)) == ["rows", "start.0", "start.1", "upload.3"]
-    visits[4].work.resolve()
+    visits[4].upload.resolve()
     assert sorted(visits_state(visits)) == ["rows", "start.0", "upload.3", "upload.4"]
 
 
 def test_a_visit_that_was_cut_short_stays_so(make, restore, queue):
     visits = {0: make(0, has_base=True), 3: make(3, has_base=True)}
     visits[0].plan = PLAN.prefix(1)
-    visits[0].work = queue.promise(Job(0, 0, 0, torch.zeros(2), PLAN.prefix(1), "delta"))
+    visits[0].upload = queue.promise(Job(0, 0, 0, torch.zeros(2), PLAN.prefix(1), "delta"))
     restored, trainer = restore(visits)
     assert restored[0].plan == local_plan(1, lr=0.1)
     assert restored[0].assignment.plan == restored[3].plan == PLAN
-    restored[0].work.resolve()
+    restored[0].upload.resolve()
     assert [(job.client, job.plan.steps) for job in trainer.jobs] == [(0, 1), (3, 2)]
 
 
@@ -144,7 +144,7 @@ def test_a_visit_keeps_its_next_event(make, restore, seconds):
 
 def with_memories(trainer, memories):
     """A queue whose clients have these memories."""
-    queue = WorkQueue(trainer, 2, seed=1)
+    queue = TrainingQueue(trainer, 2, seed=1)
     queue.load_state_dict({"memories_of": torch.tensor([*memories]), "memories": torch.tensor([*memories.values()])})
     return queue
 
@@ -155,16 +155,16 @@ def test_a_visit_resumes_with_its_clients_memory(coordinator, trained, memories,
     coordinator.algorithm.payload = "difference"
     assignment = coordinator.visits.assignment(3)
     job = Job(3, assignment.visit, assignment.version, torch.ones(2), PLAN, "difference")
-    visit = OpenVisit(assignment, 2.0, PLAN, with_memories(RecordingTrainer(), memories).promise(job))
+    visit = SimulatedVisit(assignment, 2.0, PLAN, with_memories(RecordingTrainer(), memories).promise(job))
     if trained:
-        visit.work.resolve()
+        visit.upload.resolve()
     write_checkpoint(tmp_path / "checkpoint", visits_state({3: visit}))
     trainer = RecordingTrainer()
     state = read_checkpoint(tmp_path / "checkpoint")
     restored = visits_from_state(state, coordinator, with_memories(trainer, memories), "difference")[3]
     # Its update is 3, 3.
-    assert restored.work.resolve().tolist() == ([2, 1] if memories else [3, 3])
-    assert restored.work.memory.resolve().tolist() == [3, 3]
+    assert restored.upload.resolve().tolist() == ([2, 1] if memories else [3, 3])
+    assert restored.upload.memory.resolve().tolist() == [3, 3]
     assert len(trainer.jobs) == (0 if trained else 1)
 
 
@@ -191,12 +191,12 @@ def test_a_visit_whose_lease_has_ended_goes_on(coordinator, make, restore):
 def test_the_state_and_the_examples_of_a_trained_visit_survive(coordinator, tmp_path):
     trainer = RecordingTrainer(outcome=lambda job: Result(torch.ones(2), 0.5, state=b"kept", examples=7))
     trainer.keeps_states = True
-    queue = WorkQueue(trainer, 2, seed=1)
+    queue = TrainingQueue(trainer, 2, seed=1)
     assignment = coordinator.visits.assignment(0)
     work = queue.promise(Job(0, assignment.visit, 0, torch.zeros(2), PLAN, "delta"))
     work.resolve()
-    write_checkpoint(tmp_path / "state", visits_state({0: OpenVisit(assignment, 0.0, PLAN, work)}))
+    write_checkpoint(tmp_path / "state", visits_state({0: SimulatedVisit(assignment, 0.0, PLAN, work)}))
     saved = read_checkpoint(tmp_path / "state")
-    restored = visits_from_state(saved, coordinator, WorkQueue(trainer, 2, seed=1), "delta")
-    again = restored[0].work
+    restored = visits_from_state(saved, coordinator, TrainingQueue(trainer, 2, seed=1), "delta")
+    again = restored[0].upload
     assert (again.memory.state, again.memory.vector, again.examples) == (b"kept", None, 7)
