@@ -10,17 +10,17 @@ os.environ.setdefault("MKL_CBWR", "AUTO")
 if TYPE_CHECKING:
     from offbeat_core.errors import OffbeatError
 
+    from offbeat.api.history import write_report
+    from offbeat.api.simulate import simulate
     from offbeat.data.dataset import Dataset
-    from offbeat.python.report import write_report
-    from offbeat.python.simulate import simulate
 
 __all__ = ["Dataset", "OffbeatError", "simulate", "write_report"]
 
 _HOMES = {
     "Dataset": "offbeat.data.dataset",
     "OffbeatError": "offbeat_core.errors",
-    "simulate": "offbeat.python.simulate",
-    "write_report": "offbeat.python.report",
+    "simulate": "offbeat.api.simulate",
+    "write_report": "offbeat.api.history",
 }
 
 

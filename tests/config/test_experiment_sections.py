@@ -107,7 +107,7 @@ WRONG_TABLES: list[tuple[str, Any, str]] = [
     ("data.fallback", "mnits", "data.fallback = 'mnits': did you mean 'mnist'?"),
     ("data.arguments", {"size": 3}, "data: arguments are for a function of your own: name it in data.name"),
     ("data.collate", "pad", "data.collate = 'pad': must be an import path such as"),
-    ("data.collate", "pad.py:pad", "data: collate is for data of your own: name their function in data.name"),
+    ("data.collate", "pad.py:pad", "data: collate is for data of your own: set data.name to them"),
     ("model.name", "cnm", "model.name = 'cnm': did you mean 'cnn'? Allowed: cnn, "),
     ("model.name", "net.py:", "model.name = 'net.py:': after the colon"),
     ("model.loss", "crossentropy", "model.loss = 'crossentropy': did you mean 'cross_entropy'?"),

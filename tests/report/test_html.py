@@ -1,8 +1,7 @@
 from offbeat.report.html import write_report
-from tests.report.example_runs import client_run
 from tests.report.page.saved_runs import saved
 
-PLOTS = ["accuracy_over_bytes", "accuracy_over_time", "staleness", "timeline"]
+PLOTS = ["accuracy_over_bytes", "accuracy_over_time", "staleness"]
 
 
 def plots(folder):
@@ -36,9 +35,3 @@ def test_private_runs_are_drawn_over_what_they_spent(tmp_path):
     spent = {"epsilon": [0.0, 1.5], "epsilon_replace_one": [0.0, 4.0]}
     write_report([saved(tmp_path, "private", columns=spent), saved(tmp_path, "c")], tmp_path, "t", "c")
     assert plots(tmp_path) == sorted([*PLOTS, "accuracy_over_epsilon"])
-
-
-def test_runs_that_clients_have_evaluated_have_a_figure_of_them(tmp_path):
-    run = saved(tmp_path)
-    write_report([client_run(more={"path": run.path, "config": run.config})], tmp_path, "t", "c")
-    assert plots(tmp_path) == sorted([*PLOTS, "accuracy_on_clients"])

@@ -7,7 +7,6 @@ from matplotlib.colors import to_hex
 
 from offbeat.report.line_styles import line_styles
 from offbeat.report.plots import _apart, curves, staleness
-from offbeat.report.timeline import timeline
 from tests.report.example_runs import a_run, draw
 
 MINUTE = (0.0, 60.0)
@@ -157,6 +156,6 @@ def test_a_few_very_stale_updates_do_not_squeeze_the_rest():
 
 def test_labels_are_plain_text_and_the_global_style_is_not_changed():
     run, before = a_run(r"a $\frac{$ & <b>"), dict(matplotlib.rcParams)
-    for figure in (curves("seconds", [run], 0.3), curves("bytes", [run], None), staleness([run]), timeline([run])):
+    for figure in (curves("seconds", [run], 0.3), curves("bytes", [run], None), staleness([run])):
         draw(figure)
     assert dict(matplotlib.rcParams) == before

@@ -7,35 +7,21 @@ import pytest
 import torch
 from offbeat_core.errors import OffbeatError
 
+from offbeat.config.given import Given
 from offbeat.config.population_sections import PopulationSection
 from offbeat.population.availability import Always
-from offbeat.worlds.given_devices import separate_given, with_given
 from offbeat.worlds.population import build_population
 
 
 @pytest.fixture
 def given(digits):
     """Return a function that returns devices of three clients with given values."""
-    population = build_population(PopulationSection(clients=3), digits, 1)
 
     def make(**values):
-        return with_given(population, values).devices
+        given = {key: Given(value, "given in Python") for key, value in values.items()}
+        return build_population(PopulationSection(clients=3, **given), digits, 1).devices
 
     return make
-
-
-def test_only_arrays_and_functions_are_separated():
-    def speeds(client):
-        return client + 1
-
-    kept = {"clients": 3, "down_bytes_per_second": {"distribution": "constant", "value": 3.0}, "when_away": "lose"}
-    table = {**kept, "step_seconds": speeds, "up_bytes_per_second": np.ones(3), "availability": Always()}
-    rest, found = separate_given(table)
-    assert rest == kept
-    assert found.keys() == {"step_seconds", "up_bytes_per_second", "availability"}
-    # What the section refuses stays with it.
-    assert separate_given({"step_seconds": 3, "availability": "always"})[1] == {}
-    assert separate_given({"step_seconds": np.int64(3), "up_bytes_per_second": torch.tensor(3.0)})[1] == {}
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """Experiment files: all sections, reading, overrides."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
 
+from offbeat_core.setting_names import setting
 from offbeat_core.tables.section import Section
 from offbeat_core.tables.toml_table import read_table
 from offbeat_core.tables.validation_errors import collected, error_prefix, mistakes, user_error
@@ -21,14 +23,17 @@ from offbeat.config.experiment_sections import (
     DataSection,
     EvaluateSection,
     LocalSection,
+    Metric,
     ServerSection,
     StopSection,
 )
 from offbeat.config.flower_section import FlowerSection
+from offbeat.config.given import Given
 from offbeat.config.model_sections import ModelSection
 from offbeat.config.population_sections import IntervalsSection, PopulationSection
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.training.accelerator import Accelerator, Precision, check_device_name, choose_device
+from offbeat.training.loss_modules import name_of_loss
 from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
 from offbeat.training.trainers.names import TrainerName
@@ -92,11 +97,12 @@ class Experiment(Section):
     @model_validator(mode="after")
     def _check_number_of_evaluations(self) -> "Experiment":
         every, end = self.evaluate.every_seconds, self.stop.virtual_seconds
+        until = setting("stop.virtual_seconds")
         # A run that ends by versions has no end that is known: one of a second is allowed.
         if every is not None and (end or 1.0) > _MOST_EVALUATIONS * every:
             raise ValueError(
-                f"evaluate.every_seconds = {every:g}: is more than {_MOST_EVALUATIONS:,} evaluations "
-                f"{'in a second' if end is None else f'until stop.virtual_seconds = {end:g}'}: choose a longer interval"
+                f"{setting('evaluate.every_seconds')} = {every:g}: is more than {_MOST_EVALUATIONS:,} evaluations "
+                f"{'in a second' if end is None else f'until {until} = {end:g}'}: choose a longer interval"
             )
         return self
 
@@ -115,8 +121,8 @@ class Experiment(Section):
         return Accelerator(choose_device(self.device), self.precision, self.deterministic)
 
     @property
-    def metrics(self) -> tuple[str, ...]:
-        """The metrics by name or import path; tables compare the first."""
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics by name, import path or function; tables compare the first."""
         return metrics_of(self.evaluate, self.model)
 
     @property
@@ -125,7 +131,7 @@ class Experiment(Section):
         if self.evaluate.better or not self.metrics:
             return self.evaluate.better or "lower"
         first = self.metrics[0]
-        metric = METRICS.get(first)
+        metric = METRICS.get(first) if isinstance(first, str) else None
         lower = first == TRAINING_LOSS if metric is None else not metric.higher_is_better
         return "lower" if lower else "higher"
 
@@ -135,6 +141,8 @@ class Experiment(Section):
         ``seed`` is the run's, by default the first.
         """
         table = self.algorithms[label]
+        if isinstance(table.algorithm, Given):
+            return copy.deepcopy(table.algorithm.value)
         with error_prefix(f"algorithms.{label}"):
             seed = self.seeds[0] if seed is None else seed
             return build_algorithm(table.algorithm or label, table.hyper_parameters, seed)
@@ -145,9 +153,13 @@ class Experiment(Section):
 
     def resolved(self, label: str, seed: int, dataset: str) -> dict[str, Any]:
         """Return the configuration of one run, which can be run again, with all defaults."""
-        algorithm, name = self.algorithm(label, seed), self.algorithms[label].algorithm or label
-        algorithms = {label: {"algorithm": name, **hyper_parameters_of(algorithm)}}
+        algorithms = {label: {"algorithm": self.name_of(label), **hyper_parameters_of(self.algorithm(label, seed))}}
         return self.settings(label, seed, dataset) | {"algorithms": algorithms}
+
+    def name_of(self, label: str) -> str:
+        """Return the name of the algorithm of ``[algorithms.LABEL]``, or its import path."""
+        algorithm = self.algorithms[label].algorithm or label
+        return algorithm.name if isinstance(algorithm, Given) else algorithm
 
     def settings(self, label: str, seed: int, dataset: str) -> dict[str, Any]:
         """Return the configuration of one run without its algorithm."""
@@ -191,11 +203,12 @@ class Experiment(Section):
             raise user_error(mistakes(error, table, f"algorithms.{label}.{name}")) from None
 
 
-def metrics_of(evaluate: EvaluateSection, model: ModelSection) -> tuple[str, ...]:
+def metrics_of(evaluate: EvaluateSection, model: ModelSection) -> tuple[Metric, ...]:
     """Return the metrics of ``[evaluate]``, or the default ones of the loss."""
     if evaluate.metrics is not None:
         return evaluate.metrics
-    return ("accuracy",) if model.loss in ("cross_entropy", "bce") else ()
+    loss = name_of_loss(model.loss.value) if isinstance(model.loss, Given) else model.loss
+    return ("accuracy",) if loss in ("cross_entropy", "bce") else ()
 
 
 def check_lease(population: PopulationSection, server: ServerSection) -> None:
@@ -207,6 +220,8 @@ def check_lease(population: PopulationSection, server: ServerSection) -> None:
         return
     if lossy:
         raise ValueError("population.lossy needs server.lease_seconds, or the server waits forever")
+    if isinstance(population.availability, Given):
+        raise ValueError("population.availability needs server.lease_seconds: some may not return")
     if isinstance(population.availability, IntervalsSection):
         raise ValueError("population.availability.name = 'intervals' needs server.lease_seconds: some may not return")
     if population.when_away == "lose":
@@ -255,4 +270,4 @@ def _collect_mistakes_of_algorithms(algorithms: object, context: dict[str, Path]
         with suppress(ValidationError):  # which is among the lines
             table = AlgorithmTable.model_validate(values, context=context)
             with collected(lines), error_prefix(f"algorithms.{label}"):
-                build_algorithm(table.algorithm or label, table.hyper_parameters)
+                build_algorithm(str(table.algorithm or label), table.hyper_parameters)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from offbeat_core.errors import OffbeatError
 from offbeat_core.local_plan import Optimizer
 from offbeat_core.local_steps import Epochs
+from offbeat_core.setting_names import setting
 from offbeat_core.tables.section import Count, NotNegative, Positive, Section
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_serializer, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -13,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from offbeat.algorithms.components import LocalPlan
 from offbeat.config.compression_table import compression_from_table
 from offbeat.config.early_stop_section import EarlyStopSection
+from offbeat.config.given import OR_GIVEN, Given
 from offbeat.config.import_path import is_import_path, load_callable
 from offbeat.config.lr_decay_table import lr_decay_from_table
 from offbeat.config.steps_function import StepsFunction
@@ -31,17 +33,18 @@ ALTERNATIVES = {
 """Keys that take the place of another key of their section."""
 
 Table = dict[str, Any]
+Metric = Annotated[str | Given, OR_GIVEN]
 DataOnDevice = Literal["auto", "always", "never"]
 
 
 class DataSection(Section):
     """``[data]``: the training and test examples."""
 
-    name: str
+    name: Annotated[str | Given, OR_GIVEN]
     """A built-in data set, or the import path of a function that returns a data set or a pair (train, test)."""
     arguments: Table = Field(default_factory=dict)
     """Keyword arguments of such a function."""
-    collate: ImportPath | None = None
+    collate: Annotated[ImportPath | Given | None, OR_GIVEN] = None
     """The import path of a function that pads a list of examples to a batch, as a ``DataLoader``'s ``collate_fn``."""
     fallback: str | None = None
     """The built-in data set to use if this one is missing; the command stops if it is left out."""
@@ -52,15 +55,16 @@ class DataSection(Section):
 
     @field_validator("name", "fallback")
     @classmethod
-    def _check_known(cls, name: str | None, info: ValidationInfo) -> str | None:
-        return None if name is None else name_or_import_path(name, info, DATASETS)
+    def _check_known(cls, name: str | Given | None, info: ValidationInfo) -> str | Given | None:
+        return name_or_import_path(name, info, DATASETS) if isinstance(name, str) else name
 
     @model_validator(mode="after")
     def _check_arguments(self) -> "DataSection":
-        if self.arguments and not is_import_path(self.name):
+        is_own = isinstance(self.name, Given) or is_import_path(self.name)
+        if self.arguments and not is_own:
             raise ValueError("arguments are for a function of your own: name it in data.name, or leave them out")
-        if self.collate is not None and not is_import_path(self.name):
-            raise ValueError("collate is for data of your own: name their function in data.name, or leave it out")
+        if self.collate is not None and not is_own:
+            raise ValueError(f"collate is for data of your own: set {setting('data.name')} to them, or leave it out")
         return self
 
 
@@ -192,7 +196,7 @@ class EvaluateSection(Section):
     every_versions: Count | None = None
     """Versions between two evaluations: at the instant at which the version reaches or passes a multiple of this. The
     first and the last model of a simulation are always measured; a server measures exact multiples only."""
-    metrics: Annotated[tuple[str, ...], Field(strict=False)] | None = None
+    metrics: Annotated[tuple[Metric, ...], Field(strict=False)] | None = None
     """accuracy, perplexity, macro_f1, iou, mse, mae, or import paths of functions of (outputs, labels); training_loss,
     in simulations, is the loss on 10,000 training examples. Tables compare the first metric, or the test loss if the
     list is empty. Default: those of the loss and the labels, such as accuracy for classes."""
@@ -205,12 +209,11 @@ class EvaluateSection(Section):
 
     @field_validator("metrics")
     @classmethod
-    def _check_known(cls, metrics: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
+    def _check_known(cls, metrics: tuple[Metric, ...] | None, info: ValidationInfo) -> tuple[Metric, ...] | None:
         if metrics is None:
             return None
-        given = (info.context or {}).get("given_metrics", ())  # functions that a caller of Python gave
         known = tuple(
-            metric if metric in given else name_or_import_path(metric, info, (*METRICS, TRAINING_LOSS))
+            metric if isinstance(metric, Given) else name_or_import_path(metric, info, (*METRICS, TRAINING_LOSS))
             for metric in metrics
         )
         names = [metric_name(metric) for metric in known]
@@ -221,7 +224,8 @@ class EvaluateSection(Section):
     @model_validator(mode="after")
     def _check_one(self) -> "EvaluateSection":
         if (self.every_seconds is None) is (self.every_versions is None):
-            raise ValueError("set exactly one of every_seconds and every_versions")
+            one, other = (setting(key) for key in ("every_seconds", "every_versions"))
+            raise ValueError(f"set exactly one of {one} and {other}")
         return self
 
 
@@ -232,9 +236,9 @@ RESERVED = frozenset(
 )
 
 
-def metric_name(metric: str) -> str:
+def metric_name(metric: str | Given) -> str:
     """Return a metric's column: of an import path the part after the colon."""
-    return metric.rpartition(":")[2]
+    return (metric.name if isinstance(metric, Given) else metric).rpartition(":")[2]
 
 
 class AlgorithmTable(BaseModel):
@@ -245,7 +249,7 @@ class AlgorithmTable(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
 
-    algorithm: str | None = None
+    algorithm: Annotated[str | Given | None, OR_GIVEN] = None
     """Its name, or the import path of a class of your own; the label if it is left out."""
     local: Table = Field(default_factory=dict)
     """Keys of [local] that are different for this algorithm; ``compression = { name = "none" }`` switches it off."""
@@ -254,9 +258,9 @@ class AlgorithmTable(BaseModel):
 
     @field_validator("algorithm")
     @classmethod
-    def _make_absolute(cls, name: str | None, info: ValidationInfo) -> str | None:
+    def _make_absolute(cls, name: str | Given | None, info: ValidationInfo) -> str | Given | None:
         # algorithm_table.py reports an unknown name.
-        return name_or_import_path(name, info, {name}) if name is not None else None
+        return name_or_import_path(name, info, {name}) if isinstance(name, str) else name
 
     @model_validator(mode="before")
     @classmethod

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from offbeat_core.tables.section import Count, Section
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
 
+from offbeat.config.given import OR_GIVEN, Given
 from offbeat.config.import_path import is_import_path
 from offbeat.config.user_paths import ImportPath, name_or_import_path
 from offbeat.training.objectives import LOSSES
@@ -15,7 +16,7 @@ Table = dict[str, Any]
 class AnyModelSection(Section):
     """Keys of all models."""
 
-    loss: str = "cross_entropy"
+    loss: Annotated[str | Given, OR_GIVEN] = "cross_entropy"
     """cross_entropy, mse, bce, model (the model gets the labels and returns its own ``loss``), or the import path of a
     function of (outputs, labels)."""
     batch_norm: Literal["refuse", "local"] = "refuse"
@@ -23,7 +24,11 @@ class AnyModelSection(Section):
 
     @field_validator("loss")
     @classmethod
-    def _check_known(cls, loss: str, info: ValidationInfo) -> str:
+    def _check_known(cls, loss: str | Given, info: ValidationInfo) -> str | Given:
+        if isinstance(loss, Given):
+            if not callable(loss.value):
+                raise ValueError("must be a name or a function of (outputs, labels)")
+            return loss
         return name_or_import_path(loss, info, LOSSES)
 
 
@@ -66,7 +71,7 @@ class LstmSection(AnyModelSection):
 class OwnModelSection(AnyModelSection):
     """A model of the user's own."""
 
-    name: ImportPath
+    name: Annotated[ImportPath | Given, OR_GIVEN]
     """The import path of a ``torch.nn.Module`` class, or of a function that returns a module."""
     arguments: Table = Field(default_factory=dict)
     """Its keyword arguments."""
@@ -74,6 +79,8 @@ class OwnModelSection(AnyModelSection):
 
 def _kind_of_model(value: Any) -> str | None:
     name = value.get("name") if isinstance(value, dict) else getattr(value, "name", None)
+    if isinstance(name, Given):
+        return "own"
     if not isinstance(name, str):
         return None
     return "own" if is_import_path(name) else name

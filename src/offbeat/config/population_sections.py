@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from offbeat_core.tables.section import Count, NotNegative, Positive, Probability, Section
 from pydantic import Field, model_validator
 
+from offbeat.config.given import OR_GIVEN, Given
 from offbeat.config.user_paths import UserPath
 
 
@@ -274,6 +275,10 @@ class LossySection(Section):
     """Probability that a visit of such a client is lost."""
 
 
+Speed = Annotated[Annotated[SpeedSection, Field(discriminator="distribution")] | Given, OR_GIVEN]
+Bandwidth = Annotated[Annotated[BandwidthSection, Field(discriminator="distribution")] | Given, OR_GIVEN]
+
+
 class PopulationSection(Section):
     """``[population]``: the clients, their examples, speeds and availability."""
 
@@ -283,19 +288,13 @@ class PopulationSection(Section):
     """How examples are divided among clients."""
     holdout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """The share of each client's examples, chosen at random, that it never trains on: for evaluate.on_clients."""
-    step_seconds: Annotated[SpeedSection, Field(discriminator="distribution")] = ConstantSection(
-        distribution="constant", value=1.0
-    )
+    step_seconds: Speed = ConstantSection(distribution="constant", value=1.0)
     """Virtual seconds of a client's local step."""
-    down_bytes_per_second: Annotated[BandwidthSection, Field(discriminator="distribution")] = ConstantSection(
-        distribution="constant", value=1e6
-    )
+    down_bytes_per_second: Bandwidth = ConstantSection(distribution="constant", value=1e6)
     """How fast a client downloads."""
-    up_bytes_per_second: Annotated[BandwidthSection, Field(discriminator="distribution")] = ConstantSection(
-        distribution="constant", value=1e6
-    )
+    up_bytes_per_second: Bandwidth = ConstantSection(distribution="constant", value=1e6)
     """How fast a client uploads."""
-    availability: Availability = AlwaysSection(name="always")
+    availability: Annotated[Availability | Given, OR_GIVEN] = AlwaysSection(name="always")
     """When clients are available."""
     when_away: Literal["pause", "lose"] = "pause"
     """A visit whose client goes offline pauses until the client is back, or is lost."""

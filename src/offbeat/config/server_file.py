@@ -194,7 +194,7 @@ class ServerFile(Section):
     def build_algorithm(self) -> Algorithm:
         """Return the algorithm, not started."""
         with error_prefix("algorithm"):
-            return build_algorithm(self.algorithm.algorithm or "", self.algorithm.hyper_parameters, self.service.seed)
+            return build_algorithm(str(self.algorithm.algorithm), self.algorithm.hyper_parameters, self.service.seed)
 
     def resolved(self) -> dict[str, Any]:
         """Return what must not change when the server restarts, with defaults."""

@@ -51,5 +51,6 @@ def name_or_import_path(text: str, info: ValidationInfo, known: Any) -> str:
     if is_import_path(text):
         return _absolute_import(text, info)
     if text not in known:
-        raise ValueError(f"{did_you_mean(text, known)}, or an import path such as my_code.py:name")
+        own = (info.context or {}).get("own", "an import path such as my_code.py:name")
+        raise ValueError(f"{did_you_mean(text, known)}, or {own}")
     return text

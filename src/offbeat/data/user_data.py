@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError
 from offbeat_core.number_checks import plain_number
+from offbeat_core.setting_names import setting
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset
 
@@ -38,7 +39,8 @@ def from_user(data: object, name: str, *, collate: Collate | None = None) -> Dat
     """
     if isinstance(data, Dataset):
         if collate is not None:
-            raise OffbeatError(f"{name}: data.collate is for examples, but the data are arrays: leave it out")
+            key = setting("data.collate")
+            raise OffbeatError(f"{name}: {key} is for examples, but the data are arrays: leave it out")
         dataset = dataclasses.replace(data, name=name)
     else:
         if not isinstance(data, tuple | list) or len(data) != 2:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError
+from offbeat_core.setting_names import setting
 from offbeat_core.user_code_errors import failure
 from torch import Tensor
 from torch.utils.data import TensorDataset
@@ -62,14 +63,14 @@ def collate_examples(parts: Mapping[str, Any], collate: Collate) -> list[Example
     except OffbeatError:
         raise
     except Exception as error:
-        raise failure("data.collate failed", error, or_library=True) from error
-    inputs, labels = _arrays(batch, "the batch of data.collate")
+        raise failure(f"{setting('data.collate')} failed", error, or_library=True) from error
+    inputs, labels = _arrays(batch, f"the batch of {setting('data.collate')}")
     sizes = [len(part) for part in examples]
     for key, array in [*name_inputs("inputs", inputs).items(), ("labels", labels)]:
         if array.ndim == 0 or len(array) != sum(sizes):
             raise OffbeatError(
-                f"data.collate made {key} of shape {array.shape} from {sum(sizes)} examples: the first dimension must "
-                "be the examples'"
+                f"{setting('data.collate')} made {key} of shape {array.shape} from {sum(sizes)} examples: the first "
+                "dimension must be the examples'"
             )
     ends = np.cumsum(sizes)
     return [
@@ -178,7 +179,7 @@ def _put(values: NDArray[Any], index: int, value: NDArray[Any], key: str, where:
     if value.shape != values.shape[1:]:
         raise OffbeatError(
             f"{where}: the {key} has shape {value.shape}, that of example 0 {values.shape[1:]}: use one shape, or name "
-            "a function that pads them in data.collate"
+            f"a function that pads them in {setting('data.collate')}"
         )
     if _type(key, value, where) != values.dtype:
         for array, place in ((value, where), (values[0], f"{where.rpartition(' ')[0]} 0")):

@@ -7,14 +7,12 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from offbeat.report import plots
-from offbeat.report.client_panels import client_panels, measured_by_clients
 from offbeat.report.export import write_file
 from offbeat.report.metrics import Measure
 from offbeat.report.page.curve_data import spends_privacy
 from offbeat.report.page.page import page
 from offbeat.report.plot_style import png
 from offbeat.report.summary import summarise
-from offbeat.report.timeline import timeline
 from offbeat.runs.directory import Run
 
 
@@ -38,10 +36,7 @@ def _figures(runs: Sequence[Run], measure: Measure, target: float | None) -> dic
         f"{name}_over_time": plots.curves("seconds", runs, target),
         f"{name}_over_bytes": plots.curves("bytes", runs, target),
         "staleness": plots.staleness(runs),
-        "timeline": timeline(runs),
     }
-    if measured := measured_by_clients(runs, measure):
-        figures[f"{name}_on_clients"] = client_panels(measured, measure)
     if private := [run for run in runs if spends_privacy(run)]:
         figures[f"{name}_over_epsilon"] = plots.curves("epsilon", private, None)
     return figures

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from offbeat_core.errors import OffbeatError
+from offbeat_core.setting_names import setting
 
 from offbeat.algorithms.components import Algorithm
 from offbeat.coordinator import Coordinator
@@ -59,7 +60,7 @@ class StallGuard:
                 )
             raise OffbeatError(
                 f"nothing is left to happen at {now:g} virtual seconds: every client stays offline, or the server "
-                "waits for lost clients; set stop.virtual_seconds or server.lease_seconds"
+                f"waits for lost clients; set {setting('stop.virtual_seconds')} or server.lease_seconds"
             )
 
     def _check_gap(self, next_seconds: float) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from offbeat_core.errors import OffbeatError
 from offbeat_core.randomness import Purpose, words
+from offbeat_core.setting_names import setting
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -49,13 +50,12 @@ def check_augmentation(name: AugmentationName | None, inputs: Inputs[Tensor]) ->
     """Raise ``OffbeatError`` if an augmentation cannot take the inputs ``(n, …)``."""
     if name is None:
         return
+    key = setting("data.augmentation")
     if isinstance(inputs, dict):
-        raise OffbeatError(
-            f"data.augmentation = {name!r} is for images, but the inputs are {', '.join(inputs)}: leave it out"
-        )
+        raise OffbeatError(f"{key} = {name!r} is for images, but the inputs are {', '.join(inputs)}: leave it out")
     if not (inputs.ndim == 4 and inputs.is_floating_point()):
         kind = str(inputs.dtype).removeprefix("torch.")
         raise OffbeatError(
-            f"data.augmentation = {name!r} is for images, floats of shape (channels, height, width), but the inputs "
+            f"{key} = {name!r} is for images, floats of shape (channels, height, width), but the inputs "
             f"are {kind} of shape {tuple(inputs.shape[1:])}: leave it out"
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from offbeat_core.errors import OffbeatError
+from offbeat_core.setting_names import setting
 from offbeat_core.user_code_errors import failure, user_code
 from torch import Tensor, nn
 
@@ -191,7 +192,7 @@ def _check_classes(outputs: Tensor, labels: Tensor, classes: int | None) -> None
     if labels.is_floating_point() and (outputs.shape != labels.shape or outputs.shape[1:] in [(), (1,)]):
         raise OffbeatError(
             "the labels are floats, but cross_entropy needs classes, or a probability for each output: "
-            'set model.loss = "mse" if the labels are targets of a regression'
+            f'set {setting("model.loss")} = "mse" if the labels are targets of a regression'
         )
     if outputs.ndim < 2:
         raise OffbeatError(
@@ -238,7 +239,8 @@ def _copy(inputs: Inputs[Tensor]) -> Inputs[Tensor]:
 def _hint(module: nn.Module, loss: Loss) -> str:
     """Return the end of a message for models that compute a loss themselves."""
     takes_labels = "labels" in inspect.signature(module.forward).parameters
-    return ', or set model.loss = "model" to use its own loss' if takes_labels and loss is not model_loss else ""
+    hint = f', or set {setting("model.loss")} = "model" to use its own loss'
+    return hint if takes_labels and loss is not model_loss else ""
 
 
 def _describe(value: Any) -> str:

@@ -5,6 +5,7 @@ from typing import Literal
 
 import torch
 from offbeat_core.errors import OffbeatError
+from offbeat_core.setting_names import setting
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase  # pyright: ignore[reportPrivateUsage]
 from torch.nn.parameter import is_lazy
@@ -31,7 +32,7 @@ class FlatModel:
 
     def __init__(self, module: nn.Module, batch_norm: Literal["refuse", "local"] = "refuse") -> None:
         if batch_norm == "refuse":
-            refuse_running_statistics(module, 'set model.batch_norm = "local"')
+            refuse_running_statistics(module, f'set {setting("model.batch_norm")} = "local"')
         for _, layer in _layers_with_statistics(module):
             _drop_running_statistics(layer)
         for layer in module.modules():

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 from offbeat_core.errors import OffbeatError
+from offbeat_core.setting_names import setting
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 
@@ -141,8 +142,8 @@ def model_loss(outputs: Any, labels: Tensor) -> Tensor:
     loss = _entry(outputs, "loss")
     if loss is None:
         raise OffbeatError(
-            'model.loss = "model" needs a model that takes labels and returns a loss, as those of Hugging Face do, but '
-            f"this one returned a {type(outputs).__name__} without loss: name another loss"
+            f'{setting("model.loss")} = "model" needs a model that takes labels and returns a loss, as those of '
+            f"Hugging Face do, but this one returned a {type(outputs).__name__} without loss: name another loss"
         )
     return loss
 

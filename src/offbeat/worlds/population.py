@@ -9,6 +9,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.randomness import Purpose
 from offbeat_core.tables.validation_errors import error_prefix
 
+from offbeat.config.given import Given
 from offbeat.config.population_sections import (
     BandwidthSection,
     ByHourSection,
@@ -32,6 +33,7 @@ from offbeat.population.devices.bandwidth_traces import load_traces
 from offbeat.population.devices.client_devices import ConstantLink, Devices, Link, lossy, random_traces
 from offbeat.population.devices.published_measurements import PHONES, TRACES
 from offbeat.population.partition.shards import Shards, hold_out
+from offbeat.worlds.given_devices import given_link, given_step_seconds
 from offbeat.worlds.population_availability import build_availability, build_quiet_hours, no_classes
 
 # 30 million years a step, or a transfer of a gigabyte: beyond, float64 no longer resolves seconds.
@@ -141,18 +143,22 @@ def _build_devices(section: PopulationSection, availability: Availability, seed:
     )
 
 
-def _build_link(section: PopulationSection, key: str, bandwidth: BandwidthSection, seed: int, draw: int) -> Link:
+def _build_link(
+    section: PopulationSection, key: str, bandwidth: BandwidthSection | Given, seed: int, draw: int
+) -> Link:
     with error_prefix(f"population.{key}"):
-        if isinstance(bandwidth, TraceSection):
+        if isinstance(bandwidth, Given):
+            link = given_link(bandwidth.value, section.clients)
+        elif isinstance(bandwidth, TraceSection):
             traces = TRACES[bandwidth.name]() if bandwidth.name else load_traces(Path(bandwidth.path or ""))
             link = random_traces(traces, section.clients, seed=seed, draw=2 * draw)
         else:
             link = ConstantLink(_draw(section, key, bandwidth, seed, Purpose.BANDWIDTH, draw))
-        check_link(link)
+        _check_link(link)
     return link
 
 
-def check_link(link: Link) -> None:
+def _check_link(link: Link) -> None:
     """Raise ``OffbeatError`` if a client's link is too slow to count its seconds."""
     rates = link.mean_bytes_per_second()
     slowest = int(rates.argmin())
@@ -162,16 +168,14 @@ def check_link(link: Link) -> None:
 
 def _draw_step_seconds(section: PopulationSection, seed: int) -> NDArray[np.float64]:
     with error_prefix("population.step_seconds"):
-        values = _draw(section, "step_seconds", section.step_seconds, seed, Purpose.DEVICE_SPEED)
-        check_step_seconds(values)
+        if isinstance(section.step_seconds, Given):
+            values = given_step_seconds(section.step_seconds.value, section.clients)
+        else:
+            values = _draw(section, "step_seconds", section.step_seconds, seed, Purpose.DEVICE_SPEED)
+        slowest = int(values.argmax())
+        if values[slowest] > _SLOWEST_STEP:
+            raise OffbeatError(f"client {slowest} has {values[slowest]:g}, but at most {_SLOWEST_STEP:g} is allowed")
     return values
-
-
-def check_step_seconds(values: NDArray[np.float64]) -> None:
-    """Raise ``OffbeatError`` if a client is too slow to count its seconds."""
-    slowest = int(values.argmax())
-    if values[slowest] > _SLOWEST_STEP:
-        raise OffbeatError(f"client {slowest} has {values[slowest]:g}, but at most {_SLOWEST_STEP:g} is allowed")
 
 
 def _draw(

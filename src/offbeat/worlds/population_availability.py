@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError
 from offbeat_core.tables.validation_errors import error_prefix
 
+from offbeat.config.given import Given
 from offbeat.config.population_sections import (
     AlternatingSection,
     BernoulliSection,
@@ -17,6 +18,7 @@ from offbeat.config.population_sections import (
 from offbeat.data.dataset import Dataset
 from offbeat.population import availability
 from offbeat.population.availability import Availability, HoursOfDay, QuietHours
+from offbeat.worlds.given_devices import given_availability
 
 
 def build_quiet_hours(section: PopulationSection, seed: int) -> QuietHours | HoursOfDay | None:
@@ -46,6 +48,9 @@ def build_availability(
             return availability.Alternating(kind.groups, kind.period_seconds, _groups(kind, dataset, shards))
         case BernoulliSection() as kind:
             return availability.Bernoulli(kind.probability, kind.round_seconds, seed)
+        case Given() as given:
+            with error_prefix("population.availability"):
+                return given_availability(given.value, section.clients)
         case IntervalsSection() as kind:
             with error_prefix("population.availability"):
                 return availability.intervals_from_file(Path(kind.path), section.clients)

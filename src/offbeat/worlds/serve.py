@@ -109,7 +109,7 @@ def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
 def with_default_metrics(file: ServerFile) -> ServerFile:
     """Return a file whose metrics are those for its data, where it names none."""
     # Built-in data have classes, whose metrics follow from the loss alone.
-    is_own = file.data is not None and is_import_path(file.data.name)
+    is_own = file.data is not None and is_import_path(str(file.data.name))
     if file.data is None or file.evaluate is None or file.evaluate.metrics is not None or not is_own:
         return file
     metrics = default_metrics(load_loss(file.model.loss), build_dataset(file.data).test_labels)

@@ -13,6 +13,7 @@ from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.client_evaluation import lower_is_better
 from offbeat.config.early_stop import early_stop
 from offbeat.config.experiment_file import Experiment
+from offbeat.config.given import Given
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.participation import Participation
 from offbeat.data.dataset import Dataset
@@ -222,4 +223,5 @@ def build_simulation(
             cluster=cluster,
         ).build()
     except ValueError as error:
-        raise OffbeatError(f"algorithms.{label}: {error}") from None
+        is_given = isinstance(experiment.algorithms[label].algorithm, Given)
+        raise OffbeatError(f"{'' if is_given else f'algorithms.{label}: '}{error}") from None

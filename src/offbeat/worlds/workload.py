@@ -1,5 +1,6 @@
 """Data, model, loss and metrics of a run, made from their sections."""
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,11 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError
 from offbeat_core.randomness import Purpose, integer
+from offbeat_core.setting_names import setting
 from offbeat_core.tables.validation_errors import error_prefix
+from offbeat_core.user_code_errors import error_line, failure
 from torch import nn
 
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import DataSection, metric_name
+from offbeat.config.given import Given
 from offbeat.config.import_path import call, is_import_path, load_callable
 from offbeat.config.model_sections import (
     CnnSection,
@@ -25,14 +29,16 @@ from offbeat.config.model_sections import (
 from offbeat.data import load_dataset
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
+from offbeat.data.user_examples import Collate
 from offbeat.inputs import map_inputs
 from offbeat.training import models
 from offbeat.training.accelerator import CPU
 from offbeat.training.default_metrics import default_metrics
-from offbeat.training.flat_model import FlatModel
+from offbeat.training.flat_model import FlatModel, check_parameters
 from offbeat.training.loss_modules import Function, check_loss
 from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import LOSSES, METRICS, Objective
+from offbeat.training.trainers.hooks import parameter_with_hook
 from offbeat.training.workload import Examples, Workload, as_tensor
 
 
@@ -57,14 +63,20 @@ def as_examples(dataset: Dataset) -> tuple[Examples, Examples]:
 def build_dataset(data: DataSection) -> Dataset:
     """Return the data set of a ``[data]`` section."""
     name = data.name
+    if isinstance(name, Given):
+        return from_user(name.value, "data", collate=_collate(data))
     if is_import_path(name):
         _import("data.name", name)  # so that an error names the key
         # Every process of a comparison calls the function: each gets the same random numbers, for instance for a split.
         with CPU.forked_randomness():
             CPU.seed(integer(0, Purpose.OWN_DATA))
-            collate = None if data.collate is None else _import("data.collate", data.collate)
+            collate = _collate(data)
             return from_user(call(name, data.arguments, "data"), name, collate=collate)
     return load_dataset(name)
+
+
+def _collate(data: DataSection) -> Collate | None:
+    return None if data.collate is None else _import("data.collate", data.collate)
 
 
 def build_model(section: ModelSection, dataset: Dataset | None, seed: int) -> FlatModel:
@@ -75,11 +87,35 @@ def build_model(section: ModelSection, dataset: Dataset | None, seed: int) -> Fl
 
 
 def _users_model(section: OwnModelSection) -> nn.Module:
+    if isinstance(section.name, Given):
+        return _given_model(section.name.value)
     _import("model.name", section.name)
     module = call(section.name, section.arguments, "model")
     if not isinstance(module, nn.Module):
         raise OffbeatError(f"model.name: {section.name} made a {type(module).__name__}, not a torch.nn.Module")
     return module
+
+
+def _given_model(model: object) -> nn.Module:
+    """Return a copy of a module, or what a function makes."""
+    if isinstance(model, nn.Module):
+        hooked = parameter_with_hook(model)
+        if hooked is not None:  # a copy would not have it
+            raise OffbeatError(f"model: its parameter {hooked} has a hook: pass the class or a function")
+        check_parameters(model)
+        try:
+            return copy.deepcopy(model)
+        except Exception as error:  # such as a TypeError for a lock
+            raise OffbeatError(f"model cannot be copied ({error_line(error)}): pass the class or a function") from None
+    if not callable(model):
+        raise OffbeatError(f"model = {model!r}: must be a torch.nn.Module, or a function that makes one")
+    try:
+        made = model()
+    except Exception as error:
+        raise failure("model failed", error) from error
+    if not isinstance(made, nn.Module):
+        raise OffbeatError(f"model made a {type(made).__name__}, not a torch.nn.Module")
+    return made
 
 
 def _built_in_model(section: ModelSection, dataset: Dataset | None) -> nn.Module:
@@ -109,14 +145,14 @@ def _built_in_model(section: ModelSection, dataset: Dataset | None) -> nn.Module
             return models.softmax_regression(shape, outputs)
 
 
-def build_objective(loss: str, metrics: Sequence[str]) -> Objective:
-    """Return a loss and metrics by their names or import paths."""
+def build_objective(loss: str | Given, metrics: Sequence[str | Given]) -> Objective:
+    """Return a loss and metrics, which may be names or import paths."""
     return Objective(
         loss=load_loss(loss),
         metrics={
-            metric_name(metric): _import("evaluate.metrics", metric)
-            if is_import_path(metric)
-            else METRICS[metric].function
+            metric_name(metric): METRICS[metric].function
+            if isinstance(metric, str) and not is_import_path(metric)
+            else _import("evaluate.metrics", metric)
             for metric in metrics
             if metric != TRAINING_LOSS
         },
@@ -124,25 +160,27 @@ def build_objective(loss: str, metrics: Sequence[str]) -> Objective:
     )
 
 
-def with_default_metrics(experiment: Experiment, dataset: Dataset, loss: Function | None = None) -> Experiment:
-    """Return an experiment whose metrics are those for its data, where it names none.
-
-    ``loss`` is the one that a caller of Python gave.
-    """
+def with_default_metrics(experiment: Experiment, dataset: Dataset) -> Experiment:
+    """Return an experiment whose metrics are those for its data, where it names none."""
     if experiment.evaluate.metrics is not None:
         return experiment
-    metrics = default_metrics(loss or load_loss(experiment.model.loss), dataset.train_labels)
+    metrics = default_metrics(load_loss(experiment.model.loss), dataset.train_labels)
     evaluate = experiment.evaluate.model_copy(update={"metrics": tuple(metrics)})
     return experiment.model_copy(update={"evaluate": evaluate})
 
 
-def load_loss(name: str) -> Function:
-    """Return a loss by its name or import path."""
-    loss = _import("model.loss", name) if is_import_path(name) else LOSSES[name]
-    check_loss("model.loss", loss)
-    return loss
+def load_loss(loss: str | Given) -> Function:
+    """Return a loss by its name or import path, or the given one."""
+    if isinstance(loss, str) and not is_import_path(loss):
+        return LOSSES[loss]
+    found = _import("model.loss", loss)
+    check_loss(setting("model.loss"), found)
+    return found
 
 
-def _import(key: str, text: str) -> Callable[..., Any]:
+def _import(key: str, function: str | Given) -> Callable[..., Any]:
+    """Return the function at an import path, or the given one."""
+    if isinstance(function, Given):
+        return function.value
     with error_prefix(key):
-        return load_callable(text)
+        return load_callable(function)

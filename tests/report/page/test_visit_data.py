@@ -28,12 +28,63 @@ def test_the_time_line_has_a_row_for_each_client_the_fastest_first():
     assert visits["staleness"] == [0, 1, None, 0]
 
 
-def test_the_time_line_of_many_visits_is_cut():
-    many = [(client % 300, 0, float(client), client + 10.0, "counted") for client in range(50_000)]
-    data = timeline_data([a_run("a", visits=many)])
-    assert len(data["visits"][0]["row"]) <= 6000
-    assert data["rows"] == "100 of 300 clients"
-    assert "the first" in data["title"]
+def bars(visits):
+    """Return the bars of one label as (begin, end, row)."""
+    return list(zip(visits["begin"], visits["end"], visits["row"], strict=True))
+
+
+def test_the_rows_are_the_same_for_all_labels_and_clients_without_a_speed_come_last():
+    a = [
+        (7, 0, 0.0, 40.0, "counted"),
+        (3, 0, 0.0, 10.0, "counted"),
+        (3, 1, 10.0, 20.0, "unused"),
+        (5, None, 0.0, 1.0, "lost"),
+    ]
+    b = [(4, 0, 5.0, 25.0, "counted")]
+    data = timeline_data([a_run("a", visits=a), a_run("b", visits=b), a_run("c")])
+    assert [bars(visits) for visits in data["visits"]] == [
+        [(0, 40, 2), (0, 10, 0), (10, 20, 0), (0, 1, 3)], [(5, 25, 1)], [],
+    ]  # fmt: skip
+    assert (data["title"], data["end"]) == ("virtual time (seconds)", 40)
+    assert timeline_data([a_run("c")])["end"] == 1
+
+
+def test_the_time_line_ends_early_with_too_many_bars():
+    visits = [(c, 0, 100.0 * i, 100.0 * i + 90, "counted") for i in range(40) for c in range(80)]
+    data = timeline_data([a_run("a", visits=visits)])
+    drawn = bars(data["visits"][0])
+    assert len(drawn) == 18 * 80  # 1,500 begin before 1,800 s
+    assert max(end for _, end, _ in drawn) <= data["end"] == 30
+    assert data["title"] == "virtual time (minutes; the first 30 min of 1 h 6 min)"
+
+
+def test_the_time_line_leaves_out_clients_evenly():
+    visits = [(c, 0, 0.0, 100.0 + c, "counted") for c in range(1999)]
+    data = timeline_data([a_run("a", visits=visits)])
+    assert data["visits"][0]["row"] == list(range(100))
+    assert data["rows"] == "100 of 1,999 clients"
+    assert data["clients"][:2] == [0, 20]
+
+
+def test_the_time_line_begins_with_the_first_visit_and_ends_before_bars_are_too_short():
+    visits = [(0, 0, 3600.0 + 1000 * i, 3600.0 + 1000 * i + 2, "counted") for i in range(9)]
+    data = timeline_data([a_run("a", visits=visits)])
+    assert bars(data["visits"][0]) == [(0, 2, 0)]
+    assert data["end"] == 120
+    assert data["title"] == "virtual time since the first visit, at 1 h (seconds; the first 2 min of 2 h 13 min)"
+
+
+def test_the_time_line_has_room_for_visits_of_slow_worlds():
+    fast = [(0, 0, 10.0 * i, 10.0 * i + 10, "counted") for i in range(2000)]
+    slow = [(1, 0, 100 + 1000.0 * i, 1100 + 1000.0 * i, "counted") for i in range(20)]
+    data = timeline_data([a_run("fast", visits=fast), a_run("slow", visits=slow)])
+    assert data["end"] == 85  # minutes: 100 s and five visits of 1,000 s
+    assert len(data["visits"][1]["row"]) == 5
+    # Room for the slow ones ends where the fast ones are too many: after 6,000 bars in all.
+    very_fast = [(0, 0, float(i), i + 1.0, "counted") for i in range(9000)]
+    very_slow = [(1, 0, 9000.0 * i, 9000.0 * (i + 1), "counted") for i in range(2)]
+    data = timeline_data([a_run("fast", visits=very_fast), a_run("slow", visits=very_slow)])
+    assert [len(visits["row"]) for visits in data["visits"]] == [5999, 1]
 
 
 def test_participation_is_of_all_clients_the_most_active_first():

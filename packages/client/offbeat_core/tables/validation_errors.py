@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from offbeat_core.errors import MistakesError, OffbeatError, did_you_mean
+from offbeat_core.setting_names import setting
 from offbeat_core.shown_values import cut, short
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -30,9 +31,14 @@ def error_prefix(prefix: object, table: Mapping[str, Any] | None = None) -> Gene
     try:
         yield
     except ValidationError as error:
-        raise user_error([f"{prefix}: {line}" for line in mistakes(error, table or {})]) from None
+        raise user_error(_prefixed(prefix, mistakes(error, table or {}))) from None
     except OffbeatError as error:
-        raise user_error([f"{prefix}: {line}" for line in error.lines]) from error
+        raise user_error(_prefixed(prefix, error.lines)) from error
+
+
+def _prefixed(prefix: object, lines: Sequence[str]) -> list[str]:
+    shown = setting(str(prefix))
+    return [f"{shown}: {line}" if shown else line for line in lines]
 
 
 @contextmanager
@@ -60,7 +66,7 @@ def mistakes(error: ValidationError, table: Mapping[str, Any], prefix: str = "")
         key = ".".join([prefix, *_key(each["loc"], table, missing=each["type"] == "missing")]).strip(".")
         # A union has an error for each of its members: the first one is enough.
         if each["type"] == "unknown_key" or key not in keys:
-            lines.append(_problem(key, each))
+            lines.append(_problem(setting(key), each))
         keys.add(key)
     return lines
 

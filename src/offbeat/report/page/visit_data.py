@@ -1,6 +1,7 @@
 """Data of the visits: which client worked when, and whose updates counted."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,16 @@ from numpy.typing import NDArray
 
 from offbeat import units
 from offbeat.report.page.numbers import short, thinned
-from offbeat.report.timeline import drawn_visits
 from offbeat.runs.directory import OUTCOMES, Run
 from offbeat.runs.parquet_chunks import Columns
 from offbeat.runs.settings import by_label
 
 _MOST_POINTS = 300
+_CLIENTS = 100  # rows of a panel; more would be too thin to see
+_VISITS = 1500  # bars in all panels together
+_MOST_VISITS = 6000  # bars in all panels, where _AT_LEAST needs more than _VISITS
+_VISITS_ACROSS = 60  # visits of median length that span a panel
+_AT_LEAST = 5  # visits of its own median length for which a panel has room
 
 
 def timeline_data(runs: Sequence[Run]) -> dict[str, Any]:
@@ -21,19 +26,53 @@ def timeline_data(runs: Sequence[Run]) -> dict[str, Any]:
 
     Times are in the unit of the axis, since the window's begin. A row is a client, the fastest first.
     """
-    drawn = drawn_visits(runs)
+    drawn = _drawn_visits(runs)
     unit, _ = units.time_unit(drawn.end - drawn.begin)
     row = {client: place for place, client in enumerate(drawn.clients.tolist())}
     several = len(runs) > len(drawn.visits)
+    left_out = f" of {drawn.all_clients:,}" if len(drawn.clients) < drawn.all_clients else ""
     return {
         "title": drawn.axis_title(),
-        "rows": drawn.clients_title() if len(drawn.clients) < drawn.all_clients else f"{len(drawn.clients)} clients",
+        "rows": f"{len(drawn.clients)}{left_out} clients",
         "note": f"Seed {drawn.seed}." if several else "",
         "end": (drawn.end - drawn.begin) / unit or 1,
         "clients": drawn.clients.tolist(),
         "outcomes": list(OUTCOMES),
         "visits": [_bars(events, row, drawn.begin, drawn.end, unit) for events in drawn.visits.values()],
     }
+
+
+@dataclass(frozen=True)
+class _DrawnVisits:
+    """The visits of each label's first seed that a time line shows."""
+
+    seed: int  # of the first label
+    visits: dict[str, Columns]
+    clients: NDArray[np.int64]  # drawn, fastest mean visit first
+    all_clients: int  # with visits
+    begin: float  # seconds, of the first visit
+    end: float  # of the window
+    last: float  # end of the last visit
+
+    def axis_title(self) -> str:
+        """Return the title of the axis of time, and what it leaves out."""
+        name = units.time_unit(self.end - self.begin)[1]
+        length, whole = self.end - self.begin, self.last - self.begin
+        part = f"; the first {units.duration(length)} of {units.duration(whole)}" if self.end < self.last else ""
+        since = f" since the first visit, at {units.duration(self.begin)}" if self.begin else ""
+        return f"virtual time{since} ({name}{part})"
+
+
+def _drawn_visits(runs: Sequence[Run]) -> _DrawnVisits:
+    """Return the visits to draw: of all clients and of the whole time only if few."""
+    firsts = {label: group[0] for label, group in by_label(runs).items()}
+    everyone = _by_speed([run.events for run in firsts.values()])
+    clients = everyone
+    if len(everyone) > _CLIENTS:
+        clients = everyone[np.linspace(0, len(everyone) - 1, _CLIENTS).round().astype(int)]
+    visits = {label: _of_clients(run.events, clients) for label, run in firsts.items()}
+    seed = next(iter(firsts.values())).seed
+    return _DrawnVisits(seed, visits, clients, len(everyone), *_window(list(visits.values())))
 
 
 def _bars(events: Columns, row: dict[int, int], begin: float, end: float, unit: float) -> dict[str, Any]:
@@ -46,6 +85,48 @@ def _bars(events: Columns, row: dict[int, int], begin: float, end: float, unit: 
         "outcome": [OUTCOMES.index(outcome) for outcome in part["outcome"].tolist()],
         "staleness": short(part["staleness"]),
     }
+
+
+def _by_speed(events: Sequence[Columns]) -> NDArray[np.int64]:
+    """Return the clients with visits, fastest mean visit first.
+
+    Those that lost all visits come last.
+    """
+    client = np.concatenate([part["client"] for part in events])
+    seconds = np.concatenate([part["ended_seconds"] - part["assigned_seconds"] for part in events])
+    heard = np.concatenate([part["outcome"] != "lost" for part in events])
+    ids, index = np.unique(client, return_inverse=True)
+    visits = np.bincount(index[heard], minlength=len(ids))
+    total = np.bincount(index[heard], weights=seconds[heard], minlength=len(ids))
+    mean = np.divide(total, visits, out=np.full(len(ids), np.inf), where=visits > 0)
+    return ids[np.argsort(mean, kind="stable")]
+
+
+def _of_clients(events: Columns, clients: NDArray[np.int64]) -> Columns:
+    chosen = np.isin(events["client"], clients)
+    return {name: column[chosen] for name, column in events.items()}
+
+
+def _window(visits: Sequence[Columns]) -> tuple[float, float, float]:
+    """Return begin and end of the window, and the end of the last visit; seconds.
+
+    The window begins with the first visit. It ends where bars become too many or too short to see, but each panel has
+    room for a few of its own visits: the worlds of a merged report may have very different speeds.
+    """
+    panels = [(part["assigned_seconds"], part["ended_seconds"]) for part in visits if len(part["assigned_seconds"])]
+    if not panels:
+        return 0.0, 0.0, 0.0
+    begins = np.sort(np.concatenate([assigned for assigned, _ in panels]))
+    lengths = np.concatenate([ended - assigned for assigned, ended in panels])
+    begin, last = float(begins[0]), max(float(ended.max()) for _, ended in panels)
+
+    def begins_after(number: int) -> float:
+        return float(begins[number]) if len(begins) > number else last
+
+    limits = (last, begins_after(_VISITS), begin + _VISITS_ACROSS * float(np.median(lengths)))
+    end = min((limit for limit in limits if limit > begin), default=begin)
+    needed = max(float(assigned.min() + _AT_LEAST * np.median(ended - assigned)) for assigned, ended in panels)
+    return begin, max(end, min(needed, last, begins_after(_MOST_VISITS))), last
 
 
 def participation_data(runs: Sequence[Run]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """``offbeat.simulate``: simulations from notebooks and scripts."""
 
-import copy
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,32 +8,27 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import torch
-from offbeat_core.errors import OffbeatError
-from offbeat_core.number_checks import plain_number
 from rich.console import Console
 from torch import Tensor, nn
 
 from offbeat.algorithms import Algorithm, LocalPlan
-from offbeat.config.algorithm_table import build_algorithm
-from offbeat.config.experiment_sections import metric_name
-from offbeat.data.dataset import Dataset
-from offbeat.data.user_data import from_user
-from offbeat.data.user_examples import Collate
-from offbeat.garbage_collection import rare_garbage_collection
-from offbeat.python.argument_errors import in_terms_of_arguments
-from offbeat.python.arguments import (
+from offbeat.api.arguments import (
     Function,
-    algorithm_path,
+    algorithm_of,
     experiment_of,
+    given_unless_named,
     label_of,
     local_of,
     metrics_of,
-    module_of,
-    objective_of,
-    path_of,
+    named_by_arguments,
+    population_of,
 )
-from offbeat.python.output_folder import make_folder, write_output
-from offbeat.python.run_record import RunRecord, config_of
+from offbeat.api.run_record import RunRecord, config_of, make_folder, write_output
+from offbeat.config.experiment_sections import metric_name
+from offbeat.config.given import Given
+from offbeat.data.dataset import Dataset
+from offbeat.data.user_examples import Collate
+from offbeat.garbage_collection import rare_garbage_collection
 from offbeat.runs.directory import EVENTS
 from offbeat.runs.package_versions import versions as versions_of
 from offbeat.runs.progress import Progress
@@ -44,15 +38,13 @@ from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.choice import available_processors
 from offbeat.training.trainers.names import TrainerName
-from offbeat.training.workload import Workload
 from offbeat.worlds.availability_check import warnings_of
-from offbeat.worlds.given_devices import separate_given, with_given
 from offbeat.worlds.population import build_population
-from offbeat.worlds.simulation import World
-from offbeat.worlds.workload import as_examples, build_dataset, with_default_metrics
+from offbeat.worlds.simulation import build_simulation
+from offbeat.worlds.workload import build_dataset, with_default_metrics
 
 if TYPE_CHECKING:
-    from offbeat.python.history import History
+    from offbeat.api.history import History
 
 
 @contextmanager
@@ -66,7 +58,7 @@ def _one_thread() -> Generator[None]:
         torch.set_num_threads(threads)
 
 
-@in_terms_of_arguments
+@named_by_arguments
 @_one_thread()
 @rare_garbage_collection()
 def simulate(
@@ -111,7 +103,7 @@ def simulate(
         algorithm: For instance ``FedBuff(buffer_size=5)``, or a name for the algorithm with its defaults.
         population: The number of clients, or a table as ``[population]`` in an experiment's file. In it,
             ``step_seconds``, ``down_bytes_per_second``, ``up_bytes_per_second`` and ``availability`` may be arrays with
-            a value for each client, or functions of the client's number; see ``with_given``.
+            a value for each client, or functions of the client's number; see ``given_devices``.
         local: The work of a client in a visit: a plan, or a table as ``[local]``. In it, ``steps`` may be a function of
             the client's number of examples.
         evaluate_every_seconds: Virtual seconds between two evaluations on the test set; exactly one of this and the
@@ -159,10 +151,6 @@ def simulate(
     """
     began = time.monotonic()
     label = label_of(algorithm)
-    given: dict[str, Any] = {}
-    if isinstance(population, Mapping):
-        population, given = separate_given(population)
-    names, functions = metrics_of(loss, metrics)
     experiment = experiment_of(
         {
             "name": label,
@@ -171,14 +159,14 @@ def simulate(
             "device": device,
             "precision": precision,
             "deterministic": deterministic,
-            "data": {"name": data if isinstance(data, str) else path_of(data), "augmentation": augmentation},
-            "model": {
-                "name": path_of(model),
-                "loss": loss if isinstance(loss, str) else path_of(loss),
-                "batch_norm": batch_norm,
+            "data": {
+                "name": given_unless_named(data),
+                "augmentation": augmentation,
+                "collate": given_unless_named(collate),
             },
+            "model": {"name": Given.of(model), "loss": given_unless_named(loss), "batch_norm": batch_norm},
             "local": local_of(local),
-            "population": {"clients": population} if isinstance(plain_number(population), int) else population,
+            "population": population_of(population),
             "server": server,
             "privacy": privacy,
             "stop": {
@@ -192,52 +180,23 @@ def simulate(
             "evaluate": {
                 "every_seconds": evaluate_every_seconds,
                 "every_versions": evaluate_every_versions,
-                "metrics": names,
+                "metrics": metrics_of(metrics),
                 "on_clients": evaluate_on_clients,
             },
-            "algorithms": {label: {"algorithm": algorithm_path(algorithm)}},
-        },
-        functions,
+            "algorithms": {label: {"algorithm": algorithm_of(algorithm)}},
+        }
     )
-    if "availability" in given and experiment.server.lease_seconds is None:
-        raise OffbeatError("population.availability needs server.lease_seconds: some may not return")
-    if collate is not None and isinstance(data, str):
-        raise OffbeatError(f"data = {data!r} with collate: collate is for data of your own, leave it out")
-    dataset = build_dataset(experiment.data) if isinstance(data, str) else from_user(data, "data", collate=collate)
-    if metrics is None:
-        unnamed = experiment.evaluate.model_copy(update={"metrics": None})
-        unnamed = experiment.model_copy(update={"evaluate": unnamed})
-        experiment = with_default_metrics(unnamed, dataset, None if isinstance(loss, str) else loss)
+    dataset = build_dataset(experiment.data)
+    experiment = with_default_metrics(experiment, dataset)
     folder = None if output is None else make_folder(Path(output))
     (seed,) = experiment.seeds
     shown = metric_name(experiment.metrics[0]) if experiment.metrics else None
     bars = Progress(Console(quiet=not progress), experiment.stop, shown)
     evaluations: list[Evaluation] = []
     with experiment.accelerator().numerics():
-        try:
-            train, test = as_examples(dataset)
-            clients = with_given(build_population(experiment.population, dataset, seed), given)
-            flat_model = FlatModel(module_of(model, seed), batch_norm=batch_norm)
-            simulation = World(
-                experiment=experiment,
-                label=label,
-                seed=seed,
-                dataset=dataset,
-                algorithm=build_algorithm(algorithm, {}) if isinstance(algorithm, str) else copy.deepcopy(algorithm),
-                population=clients,
-                workload=Workload(
-                    flat_model,
-                    objective_of(experiment, loss, functions),
-                    train,
-                    clients.shards,
-                    seed,
-                    test=test,
-                    augmentation=experiment.data.augmentation,
-                ),
-                workers=1 if trainer == "loop" else available_processors(),
-            ).build()
-        except ValueError as error:
-            raise OffbeatError(str(error)) from None
+        clients = build_population(experiment.population, dataset, seed)
+        workers = 1 if trainer == "loop" else available_processors()
+        simulation = build_simulation(experiment, label, seed, dataset, population=clients, workers=workers)
         for line in warnings_of(experiment, clients):
             bars.warn(line)
         with bars:
@@ -247,12 +206,13 @@ def simulate(
                 bars.advance(label, seed, evaluation)
             bars.end(label, seed)
         by_label = simulation.workload.accuracy_by_label(simulation.model)
+    flat_model = simulation.workload.model
     # Imported here, because pandas takes long to import.
-    from offbeat.python.history import History
+    from offbeat.api.history import History
 
     trained = simulation.coordinator.algorithm
     chosen = {"trainer": simulation.trainer, "device": str(experiment.accelerator().device)}
-    config = config_of(experiment.model_copy(update=chosen), label, dataset.name, trained, given)
+    config = config_of(experiment.model_copy(update=chosen), label, dataset.name, trained)
     record = RunRecord(
         label,
         seed,

@@ -1,4 +1,4 @@
-"""Reports on the histories of ``offbeat.simulate``."""
+"""The result of ``offbeat.simulate``, and reports on several of them."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,13 +7,63 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from offbeat_core.errors import OffbeatError
+from pandas import DataFrame
+from torch import nn
 
+from offbeat.algorithms import Algorithm
+from offbeat.api.run_record import RunRecord
 from offbeat.config.experiment_file import FOLDER_NAME
-from offbeat.python.history import History
-from offbeat.python.run_record import RunRecord
-from offbeat.report.collect import collect
-from offbeat.report.html import write_report as write_report_of_runs
 from offbeat.runs.settings import differences
+from offbeat.simulation.totals import Evaluation
+
+
+class History(DataFrame):
+    """A pandas table with a row for each evaluation, and what is left of the run.
+
+    Parts and results of the table are plain tables.
+
+    Attributes:
+        model: The final model, on the CPU and in evaluation mode.
+        algorithm: The algorithm after the run.
+        events: A table with a row for each visit that ended, as ``events.parquet``.
+        record: The run as it was, for reports; changes of the table do not change it.
+    """
+
+    # pandas takes these for attributes, not for columns.
+    _metadata = ["model", "algorithm", "events", "record"]  # noqa: RUF012
+
+    model: nn.Module
+    algorithm: Algorithm
+    events: DataFrame
+    record: RunRecord
+
+    def __init__(
+        self,
+        evaluations: Sequence[Evaluation],
+        *,
+        model: nn.Module,
+        algorithm: Algorithm,
+        events: DataFrame,
+        record: RunRecord,
+    ) -> None:
+        rows = DataFrame([{**row._asdict(), **row.metrics} for row in evaluations])
+        super().__init__(rows.drop(columns="metrics"))
+        self.model = model
+        self.algorithm = algorithm
+        self.events = events
+        self.record = record
+
+    def report(self, folder: str | Path) -> Path:
+        """Write ``report.html`` into a folder, as ``offbeat report``; return its path.
+
+        ``offbeat.write_report`` compares several histories.
+        """
+        return write_report(self, folder)
+
+    @property
+    def _constructor(self) -> type[DataFrame]:
+        return DataFrame
+
 
 Histories = History | Sequence[History] | Mapping[str, History | Sequence[History]]
 
@@ -32,6 +82,10 @@ def write_report(histories: Histories, folder: str | Path) -> Path:
     Raises:
         OffbeatError: There is nothing to compare, or two histories of one name do not belong together.
     """
+    # Imported here, because matplotlib takes long to import.
+    from offbeat.report.collect import collect
+    from offbeat.report.html import write_report as write_report_of_runs
+
     named = _named(histories)
     _check(named)
     folder = Path(folder)

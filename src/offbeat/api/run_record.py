@@ -1,22 +1,29 @@
-"""A simulation's run, kept so that it can be written as a run's folder."""
+"""A simulation's run, to be written as a run's folder or as plain tables."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import tomli_w
+from offbeat_core.errors import OffbeatError
+from safetensors.torch import save
 from torch import Tensor
 
 from offbeat.algorithms import Algorithm
 from offbeat.config.algorithm_table import hyper_parameters_of
 from offbeat.config.experiment_file import Experiment
+from offbeat.config.import_path import check_utf8
+from offbeat.runs.directory import disk_errors
 from offbeat.runs.writer import RunWriter
 from offbeat.simulation.evaluations import ClientEvaluation
 from offbeat.simulation.totals import Evaluation, VisitEnded
 
-_GIVEN = "given in Python"
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True)
@@ -46,18 +53,11 @@ class RunRecord:
         return path
 
 
-def config_of(
-    experiment: Experiment, label: str, data: str, algorithm: Algorithm, given: Mapping[str, object]
-) -> dict[str, Any]:
-    """Return the settings of a simulation's run, as in its ``config.toml``.
-
-    ``given`` are the parts of the population that are arrays or functions.
-    """
+def config_of(experiment: Experiment, label: str, data: str, algorithm: Algorithm) -> dict[str, Any]:
+    """Return the settings of a simulation's run, as in its ``config.toml``."""
     (seed,) = experiment.seeds
     config = experiment.settings(label, seed, data)
-    config["population"] |= dict.fromkeys(given, _GIVEN)
-    name = experiment.algorithms[label].algorithm
-    return config | {"algorithms": {label: {"algorithm": name, **_hyper_parameters(algorithm)}}}
+    return config | {"algorithms": {label: {"algorithm": experiment.name_of(label), **_hyper_parameters(algorithm)}}}
 
 
 def _hyper_parameters(algorithm: Algorithm) -> dict[str, Any]:
@@ -75,3 +75,28 @@ def _is_toml(value: object) -> bool:
     except TypeError:
         return False
     return True
+
+
+def make_folder(folder: Path) -> Path:
+    """Make the folder, which must not be that of a run."""
+    check_utf8(folder)
+    if (folder / "config.toml").exists():
+        raise OffbeatError(f"output = {str(folder)!r} holds a run: choose another folder")
+    with _disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def write_output(folder: Path, history: "DataFrame", record: RunRecord) -> None:
+    """Write the tables and the model."""
+    with _disk_errors(folder):
+        history.to_parquet(folder / "history.parquet", index=False)
+        pq.write_table(record.visits, folder / "events.parquet")
+        if record.by_clients:
+            rows = pa.Table.from_pylist([evaluation.row() for evaluation in record.by_clients])
+            pq.write_table(rows, folder / "clients.parquet")
+        (folder / "model.safetensors").write_bytes(save(dict(record.model)))
+
+
+def _disk_errors(folder: Path) -> AbstractContextManager[None]:
+    return disk_errors(f"into {folder}", "choose another output")

@@ -6,8 +6,8 @@ from safetensors.torch import load_file
 from torch import nn
 
 from offbeat.algorithms import FedBuff
-from offbeat.python.history import History
-from offbeat.python.run_record import RunRecord
+from offbeat.api.history import History
+from offbeat.api.run_record import RunRecord
 from offbeat.simulation.totals import Evaluation
 
 
