@@ -21,8 +21,8 @@ from pathlib import Path
 
 import torch
 from offbeat_client.http.retry import Backoff
-from offbeat_core.http.refusal import UnreachableError
-from offbeat_private.helper import server as helper_server
+from offbeat_core.http.service_errors import UnreachableError
+from offbeat_private.helper import helper_server
 from torch import Tensor
 
 from offbeat.cli import main as cli

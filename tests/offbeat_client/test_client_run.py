@@ -10,7 +10,7 @@ from offbeat_client.http.connection import Connection
 from offbeat_client.visit import Fitted
 from offbeat_core.compression import Encoded, decode
 from offbeat_core.errors import GiveUpError, OffbeatError
-from offbeat_core.http.refusal import ServiceError
+from offbeat_core.http.service_errors import ServiceError
 from offbeat_core.local_plan import Compression, LocalPlan
 from offbeat_core.messages import CheckedIn
 from safetensors.numpy import load

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from offbeat_core.errors import OffbeatError
 from offbeat_core.local_plan import normaliser
-from offbeat_private.helper.refusal import HelperRefusal
+from offbeat_private.helper.helper_refusal import HelperRefusal
 
 from tests.offbeat_client.deviating_server import LENGTH, PLAN, DeviatingServer
 

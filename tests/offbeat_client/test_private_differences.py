@@ -8,7 +8,7 @@ import pytest
 from offbeat_client.client_run import run_client
 from offbeat_client.visit import Fitted
 from offbeat_core.errors import OffbeatError
-from offbeat_core.http.refusal import ServiceError
+from offbeat_core.http.service_errors import ServiceError
 from safetensors.numpy import load_file
 
 from tests.offbeat_client.conftest import Fault, model_of

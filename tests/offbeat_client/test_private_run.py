@@ -10,7 +10,7 @@ from offbeat_client.client_folder.trained_models import read_models
 from offbeat_client.client_run import run_client
 from offbeat_client.visit import Fitted
 from offbeat_core.errors import OffbeatError
-from offbeat_core.http.refusal import ServiceError
+from offbeat_core.http.service_errors import ServiceError
 from offbeat_core.local_plan import Compression
 from offbeat_core.model_file import model_digest
 from offbeat_private.masks.signing_key import signing_key

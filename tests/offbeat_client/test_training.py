@@ -3,8 +3,8 @@ import hashlib
 import numpy as np
 import pytest
 from offbeat_client.client_folder.outbox import Outbox
+from offbeat_client.local_update import put_update
 from offbeat_client.training import gradient_offset, train
-from offbeat_client.update import put_update
 from offbeat_client.visit import Fitted
 from offbeat_core.local_plan import LocalPlan
 from safetensors.numpy import load_file

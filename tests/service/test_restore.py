@@ -5,7 +5,7 @@ import hashlib
 import pytest
 import torch
 from offbeat_client.http.connection import Connection
-from offbeat_client.http.download import download
+from offbeat_client.http.model_download import download
 from offbeat_core.messages import CheckedIn, CheckInRequest
 
 from offbeat.service.store.backup import back_up

@@ -11,23 +11,22 @@ from typing import Any, cast
 from offbeat_client.client_folder.audit_heads import AuditHeads
 from offbeat_client.client_folder.identity import ClientFolder
 from offbeat_client.client_folder.outbox import Outbox, Pending
-from offbeat_client.evaluation import evaluate
 from offbeat_client.http.connection import Connection
-from offbeat_client.http.download import download
 from offbeat_client.http.enrolment import declare, identify, renew
 from offbeat_client.http.heartbeat import Heartbeat
+from offbeat_client.http.model_download import download
 from offbeat_client.http.retry import Backoff, jitter
-from offbeat_client.http.upload import LARGE_BYTES, Delivery, upload
+from offbeat_client.http.upload import LARGE_BYTES, Delivery, upload, upload_share
+from offbeat_client.local_update import put_update
 from offbeat_client.private_updates import PrivateUpdates, private_updates
 from offbeat_client.private_visits import URGENT
 from offbeat_client.probe import probe
-from offbeat_client.progress import Progress
-from offbeat_client.share_upload import upload_share
+from offbeat_client.receipt_log import ReceiptLog
 from offbeat_client.training import train
-from offbeat_client.update import put_update
+from offbeat_client.version_evaluation import evaluate
 from offbeat_client.visit import Client, Evaluate, Fit, Visit, visit_of
 from offbeat_core.errors import GiveUpError, OffbeatError
-from offbeat_core.http.refusal import LONGEST_WAIT, ServiceError
+from offbeat_core.http.service_errors import LONGEST_WAIT, ServiceError
 from offbeat_core.messages import CheckedIn, CheckInRequest, PrivacyMessage
 from offbeat_core.number_checks import check_count
 from offbeat_core.user_code_errors import user_code
@@ -184,7 +183,7 @@ class _Participant:
         self._outbox = outbox
         self._private = private
         self._audit_heads = AuditHeads(folder)
-        self._progress = Progress()
+        self._progress = ReceiptLog()
         self._next: CheckedIn | None = None  # came with the last receipt
 
     def introduce(self) -> None:

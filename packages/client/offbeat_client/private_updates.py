@@ -12,13 +12,13 @@ from offbeat_client.client_folder.identity import ClientFolder
 from offbeat_client.client_folder.outbox import Delta, Outbox, Pending
 from offbeat_client.client_folder.private_record import PrivateRecord, PrivateRecordFile, has_private_record
 from offbeat_client.client_folder.trained_models import TrainedModels
+from offbeat_client.local_update import check_fitted, result_vector
 from offbeat_client.private_visits import check_delta, check_model, check_visit
-from offbeat_client.update import check_fitted, result_vector
 from offbeat_client.visit import Visit
 from offbeat_core.errors import OffbeatError
+from offbeat_core.files import read_text
 from offbeat_core.messages import PrivacyMessage, ShareMessage
 from offbeat_core.model_file import model_digest, read_model
-from offbeat_core.text_file import read_text
 from offbeat_private.masks.epoch_key import EpochKey, verify_epoch_key
 from offbeat_private.masks.head import Head
 from offbeat_private.masks.share import make_share

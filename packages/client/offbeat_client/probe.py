@@ -6,12 +6,12 @@ from pathlib import Path
 
 from offbeat_client.client_folder.outbox import Outbox
 from offbeat_client.http.connection import Connection
-from offbeat_client.http.download import download
+from offbeat_client.http.model_download import download
 from offbeat_client.training import train
 from offbeat_client.visit import Fit, visit_of
 from offbeat_core.compression import uncompressed_bytes
 from offbeat_core.errors import GiveUpError
-from offbeat_core.http.refusal import ServiceError, UnreachableError
+from offbeat_core.http.service_errors import ServiceError, UnreachableError
 from offbeat_core.messages import Answer, Probe, Speed
 
 _log = logging.getLogger(__name__)

@@ -1,11 +1,17 @@
-"""Files that survive a kill and a power cut: complete or absent, never in between."""
+"""Files that survive a kill and a power cut, and text files that people edit.
 
+A file is complete or absent, never in between.
+"""
+
+import codecs
 import hashlib
 import os
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 
 def partial_path(path: Path) -> Path:
@@ -88,3 +94,18 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_text(path: Path) -> str:
+    """Return a file's text, UTF-8, or UTF-16 if it begins with that mark.
+
+    Editors on Windows write the mark of either. Line ends are left as they are. Raises ``OSError`` and
+    ``UnicodeDecodeError``.
+    """
+    content = path.read_bytes()
+    return content.decode(encoding_of(content))
+
+
+def encoding_of(content: bytes) -> str:
+    """Return the encoding of a text that begins so."""
+    return next((name for mark, name in _MARKS.items() if content.startswith(mark)), "utf-8")

@@ -6,8 +6,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from offbeat_core.compression import COMPRESSORS
-from offbeat_core.compression.base import Compressor, Encoded, decode, uncompressed_bytes, wire_bytes
-from offbeat_core.compression.error_feedback import compress_with_memory
+from offbeat_core.compression.compressor import (
+    Compressor,
+    Encoded,
+    compress_with_memory,
+    decode,
+    uncompressed_bytes,
+    wire_bytes,
+)
 from offbeat_core.local_plan import Compression, LocalPlan, Payload
 
 

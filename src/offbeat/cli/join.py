@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from offbeat_core.errors import OffbeatError
-from offbeat_core.text_file import read_text
+from offbeat_core.files import read_text
 
 from offbeat.cli.options import PATH
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from flwr.app import DEFAULT_TTL, Message, MessageType
 from flwr.serverapp import Grid
-from offbeat_client.update import result_vector
+from offbeat_client.local_update import result_vector
 from offbeat_core.errors import OffbeatError
 from offbeat_core.local_plan import normaliser
 from offbeat_core.sent_update import send

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError
-from offbeat_core.text_file import encoding_of
+from offbeat_core.files import encoding_of
 
 ColumnType = Literal["int64", "float64"]
 

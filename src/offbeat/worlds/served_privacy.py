@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from offbeat_core.errors import OffbeatError
-from offbeat_core.text_file import read_text
+from offbeat_core.files import read_text
 from offbeat_private.terms import SignedTerms, verify
 
 from offbeat.algorithms import Algorithm, LocalPlan

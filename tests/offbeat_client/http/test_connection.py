@@ -7,7 +7,7 @@ import pytest
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.retry import Backoff
 from offbeat_core.errors import OffbeatError
-from offbeat_core.http.refusal import ServiceError, UnreachableError
+from offbeat_core.http.service_errors import ServiceError, UnreachableError
 from offbeat_core.messages import CheckedIn
 
 from tests.offbeat_client.conftest import Fault

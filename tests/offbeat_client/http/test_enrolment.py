@@ -8,7 +8,7 @@ from offbeat_client.http.connection import Connection
 from offbeat_client.http.enrolment import declare, identify, renew
 from offbeat_client.http.retry import Backoff
 from offbeat_core.errors import OffbeatError
-from offbeat_core.http.refusal import ServiceError
+from offbeat_core.http.service_errors import ServiceError
 from offbeat_core.messages import CheckedIn
 
 from tests.service.conftest import running

@@ -14,7 +14,7 @@ from offbeat_client.http.connection import Connection
 from offbeat_client.http.retry import Backoff
 from offbeat_core.errors import OffbeatError
 from offbeat_core.http.proxy import proxy_of, unreachable
-from offbeat_core.http.refusal import UnreachableError
+from offbeat_core.http.service_errors import UnreachableError
 
 from tests.offbeat_client.conftest import Server
 

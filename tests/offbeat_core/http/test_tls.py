@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from offbeat_client.http.connection import Connection
 from offbeat_core.errors import OffbeatError
-from offbeat_core.http.refusal import UnreachableError
+from offbeat_core.http.service_errors import UnreachableError
 from offbeat_core.messages import CheckedIn
 from offbeat_core.serving import certificates
 

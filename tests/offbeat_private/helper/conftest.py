@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from offbeat_private.helper.helper import Helper
-from offbeat_private.helper.roster import Enrolled, enrol, parse_roster
-from offbeat_private.helper.server import serve
+from offbeat_private.helper.helper_server import serve
+from offbeat_private.helper.roster import NewRun, enrol, parse_roster
 from offbeat_private.masks.envelope import Binding, seal
 from offbeat_private.masks.epoch_key import verify_epoch_key
 from offbeat_private.masks.head import Head
@@ -82,7 +82,7 @@ def records_for(helper: Helper, visits: dict[int, int], **changes: Any) -> list[
     ]
 
 
-def enrol_clients(folder: Path, clients: int = CLIENTS, *, local: dict[str, Any] = LOCAL, **terms: Any) -> Enrolled:
+def enrol_clients(folder: Path, clients: int = CLIENTS, *, local: dict[str, Any] = LOCAL, **terms: Any) -> NewRun:
     """Begin a run in a folder."""
     names = {f"client-{number}": public_text(key) for number, key in enumerate(KEYS[:clients])}
     roster = parse_roster({"terms": TERMS | terms, "local": local, "clients": names}, Path("roster.toml"))

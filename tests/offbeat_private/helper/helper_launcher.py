@@ -16,7 +16,7 @@ from random import Random
 
 from offbeat_core.files import write_durably
 from offbeat_private.helper.helper import Helper
-from offbeat_private.helper.refusal import HelperRefusal
+from offbeat_private.helper.helper_refusal import HelperRefusal
 from offbeat_private.masks.envelope import RECORD_BYTES
 
 from tests.offbeat_private.helper.conftest import CLIENTS, records_for

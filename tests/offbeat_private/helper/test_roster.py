@@ -111,7 +111,7 @@ def test_an_enrolment_that_was_cut_off_leaves_the_old_run_as_it_was(tmp_path, mo
     def broken(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr("offbeat_private.helper.roster.Store.enrol", broken)
+    monkeypatch.setattr("offbeat_private.helper.roster.HelperDatabase.enrol", broken)
     with pytest.raises(OSError, match="no space"):
         enrol_clients(folder)
     monkeypatch.undo()

@@ -6,8 +6,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from offbeat_private.agreed_plan import AgreedPlan
-from offbeat_private.helper.refusal import HelperRefusal
-from offbeat_private.helper.rules import EPOCH_BATCHES, History, Opened, Rules
+from offbeat_private.helper.helper_refusal import HelperRefusal
+from offbeat_private.helper.rules import EPOCH_BATCHES, ClientHistory, Opened, Rules
 from offbeat_private.masks.head import Head
 from offbeat_private.terms import Terms
 
@@ -177,14 +177,14 @@ def test_participations_are_limited(world):
 
 def test_participations_of_earlier_runs_count():
     world = World()
-    world.rules.opened.histories[CLIENT_KEYS[0]] = History(participations=4)
+    world.rules.opened.histories[CLIENT_KEYS[0]] = ClientHistory(participations=4)
     world.open(1, world.records({0: 0, 1: 0, 2: 0}))
     assert world.kind(2, world.records({0: 1, 1: 1, 2: 1})) == "participations-spent"
 
 
 def test_what_a_participation_costs_adds_up_over_runs():
     world = World()
-    world.rules.opened.histories[CLIENT_KEYS[0]] = History(participations=1, spent=0.25)
+    world.rules.opened.histories[CLIENT_KEYS[0]] = ClientHistory(participations=1, spent=0.25)
     world.open(1, world.records({0: 0, 1: 0, 2: 0}))
     assert [world.rules.opened.histories[CLIENT_KEYS[client]].spent for client in (0, 1)] == [4.25, 4.0]  # σ = ½
     masks = World(noise_multiplier=0)

@@ -5,7 +5,7 @@ import copy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from offbeat_private.helper.refusal import HelperRefusal
+from offbeat_private.helper.helper_refusal import HelperRefusal
 from offbeat_private.helper.rules import Rules
 
 from tests.offbeat_private.helper.conftest import CLIENT_KEYS

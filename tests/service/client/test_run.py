@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from offbeat_client.update import check_fitted
+from offbeat_client.local_update import check_fitted
 from offbeat_client.visit import Visit
 from offbeat_core.errors import OffbeatError
 from offbeat_core.local_plan import LocalPlan

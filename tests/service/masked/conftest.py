@@ -13,11 +13,11 @@ import pytest
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
-from offbeat_core.http.refusal import UnreachableError
+from offbeat_core.http.service_errors import UnreachableError
 from offbeat_core.messages import PlanMessage
 from offbeat_core.model_file import DOWN, model_digest
 from offbeat_private.helper.helper import Helper
-from offbeat_private.helper.refusal import HelperRefusal
+from offbeat_private.helper.helper_refusal import HelperRefusal
 from offbeat_private.masks.epoch_key import EpochKey
 from offbeat_private.masks.head import Head
 from offbeat_private.masks.share import make_share

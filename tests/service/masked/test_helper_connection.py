@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 from offbeat_core.errors import OffbeatError
-from offbeat_core.http.refusal import UnreachableError
+from offbeat_core.http.service_errors import UnreachableError
 from offbeat_private.helper.helper import Helper
 from offbeat_private.terms import verify
 

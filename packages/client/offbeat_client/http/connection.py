@@ -10,7 +10,7 @@ import httpx
 from offbeat_client.http.retry import Attempts, Backoff
 from offbeat_core.errors import OffbeatError
 from offbeat_core.http.proxy import client_through, proxy_of, unreachable
-from offbeat_core.http.refusal import ServiceError, UnreachableError, other_program, read_refusal
+from offbeat_core.http.service_errors import ServiceError, UnreachableError, other_program, read_refusal
 from offbeat_core.http.tls import tls_problem, trust
 from offbeat_core.messages import PROTOCOL, Answer, Request
 from pydantic import ValidationError

@@ -8,7 +8,7 @@ from typing import Self
 from offbeat_client.http.connection import Connection, read_answer
 from offbeat_client.http.retry import Backoff
 from offbeat_core.errors import OffbeatError
-from offbeat_core.http.refusal import LONGEST_WAIT, ServiceError
+from offbeat_core.http.service_errors import LONGEST_WAIT, ServiceError
 from offbeat_core.messages import Beat
 
 _NO_LEASE_SECONDS = 30.0

@@ -4,8 +4,15 @@
 tells their number before there is a vector.
 """
 
-from offbeat_core.compression.base import COMPRESSORS, Compressor, Encoded, decode, uncompressed_bytes, wire_bytes
-from offbeat_core.compression.error_feedback import compress_with_memory
+from offbeat_core.compression.compressor import (
+    COMPRESSORS,
+    Compressor,
+    Encoded,
+    compress_with_memory,
+    decode,
+    uncompressed_bytes,
+    wire_bytes,
+)
 from offbeat_core.compression.quantised import Qsgd, Sign
 from offbeat_core.compression.sparse import RandomK, TopK
 

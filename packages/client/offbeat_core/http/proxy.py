@@ -8,7 +8,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 from offbeat_core.errors import OffbeatError
-from offbeat_core.http.refusal import UnreachableError
+from offbeat_core.http.service_errors import UnreachableError
 
 _NO_PASSWORD = "407"
 _LAST_PORT = 65_535

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 from offbeat_core.errors import OffbeatError
-from offbeat_core.text_file import read_text
+from offbeat_core.files import read_text
 
 _PROBE_SECONDS = 5.0
 CLOCKS = "compare the clocks of client and server, or renew the certificate"

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from offbeat_core.errors import OffbeatError
-from offbeat_core.text_file import read_text
+from offbeat_core.files import read_text
 
 
 def read_table(

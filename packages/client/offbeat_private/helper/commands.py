@@ -56,7 +56,7 @@ def enrol(file: Path, folder: Path, hosts: Sequence[str]) -> None:
     from offbeat_core.serving.certificates import fingerprint
     from offbeat_core.tables.toml_table import read_table
     from offbeat_private.helper import roster
-    from offbeat_private.helper.folder import HelperFolder
+    from offbeat_private.helper.helper_folder import HelperFolder
 
     enrolled = roster.enrol(roster.parse_roster(read_table(file), file), folder, hosts)
     files = HelperFolder(folder)
@@ -85,7 +85,7 @@ def serve(folder: Path, host: str, port: int, logs: bool) -> None:
     The same command resumes.
     """
     from offbeat_core.serving.console_log import write_logs
-    from offbeat_private.helper.server import run_helper
+    from offbeat_private.helper.helper_server import run_helper
 
     write_logs(logging.INFO if logs else logging.WARNING)
     run_helper(folder, host, port, lambda url: click.echo(f"Listening at {url}"))

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from offbeat_core.files import durable_file
-from offbeat_private.helper.epoch_keys import EpochKeys
-from offbeat_private.helper.folder import HelperFolder
+from offbeat_private.helper.helper_database import HelperDatabase
+from offbeat_private.helper.helper_folder import EpochKeys, HelperFolder
+from offbeat_private.helper.helper_refusal import HelperRefusal
 from offbeat_private.helper.opening import open_seeds, sum_of_masks
-from offbeat_private.helper.refusal import HelperRefusal
 from offbeat_private.helper.rules import Batch, Rules, epoch_of
-from offbeat_private.helper.store import Store
 from offbeat_private.masks.epoch_key import EpochKey, sign_epoch_key
 from offbeat_private.masks.head import Head
 from offbeat_private.noise.noise_rows import NoiseSource
@@ -54,7 +53,7 @@ class Helper:
     def __init__(self, path: Path) -> None:
         folder = HelperFolder(path)
         with ExitStack() as stack:
-            self._store = Store(path)
+            self._store = HelperDatabase(path)
             stack.callback(self._store.close)
             stack.enter_context(folder.lock())
             self.run = self._store.run()

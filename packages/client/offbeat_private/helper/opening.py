@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
-from offbeat_private.helper.refusal import HelperRefusal
+from offbeat_private.helper.helper_refusal import HelperRefusal
 from offbeat_private.masks.envelope import Envelope
 from offbeat_private.masks.keystream import keystream_chunks
 

@@ -13,8 +13,8 @@ from offbeat_core.tables.section import Count, NotNegative, Positive, Section
 from offbeat_core.tables.validation_errors import error_prefix
 from offbeat_core.tokens import new_token, token_hash
 from offbeat_private.agreed_plan import AgreedPlan
-from offbeat_private.helper.folder import HelperFolder
-from offbeat_private.helper.store import Run, Store
+from offbeat_private.helper.helper_database import EnrolledRun, HelperDatabase
+from offbeat_private.helper.helper_folder import HelperFolder
 from offbeat_private.masks.keystream import KEY_BYTES
 from offbeat_private.masks.signing_key import public_bytes, signing_key
 from offbeat_private.noise.correlated_noise import noise_factor
@@ -97,7 +97,7 @@ class Roster(Section):
         return self
 
 
-class Enrolled(NamedTuple):
+class NewRun(NamedTuple):
     """A new run."""
 
     terms: Terms
@@ -111,7 +111,7 @@ def parse_roster(table: dict[str, Any], path: Path) -> Roster:
         return Roster.model_validate(table)
 
 
-def enrol(roster: Roster, path: Path, hosts: Sequence[str]) -> Enrolled:
+def enrol(roster: Roster, path: Path, hosts: Sequence[str]) -> NewRun:
     """Begin a new run in a helper's folder, which is made if it does not exist.
 
     The helper's key, certificates and its counts of participations are kept; run id, HPKE keys, noise and token are
@@ -126,8 +126,8 @@ def enrol(roster: Roster, path: Path, hosts: Sequence[str]) -> Enrolled:
         make_certificates(folder.tls, hosts)
         folder.run(terms.run).make(secrets.token_bytes(KEY_BYTES))
         clients = {public_bytes(text): name for name, text in roster.clients.items()}
-        with closing(Store(path, new=True)) as store:
-            store.enrol(Run(signed, roster.terms.delta, token_hash(token), tuple(hosts)), clients)
+        with closing(HelperDatabase(path, new=True)) as store:
+            store.enrol(EnrolledRun(signed, roster.terms.delta, token_hash(token), tuple(hosts)), clients)
         write_durably(folder.terms, signed.to_bytes())
         folder.erase_runs(but=terms.run)
-    return Enrolled(terms, len(clients), token)
+    return NewRun(terms, len(clients), token)

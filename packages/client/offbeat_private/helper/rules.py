@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from offbeat_private.helper.chain import batch_digest, first_head, next_head
-from offbeat_private.helper.refusal import HelperRefusal
+from offbeat_private.helper.helper_refusal import HelperRefusal
 from offbeat_private.masks.envelope import Envelope, parse
 from offbeat_private.masks.head import Head
 from offbeat_private.terms import Terms
@@ -20,7 +20,7 @@ EPOCH_BATCHES = 100
 """How many batches an HPKE key is announced for; the epoch after it, it still opens records."""
 
 
-class History(NamedTuple):
+class ClientHistory(NamedTuple):
     """The records of a client key that were opened."""
 
     participations: int = 0  # over all runs
@@ -36,7 +36,7 @@ class Opened:
 
     batches: list[bytes] = field(default_factory=list[bytes])  # digests of the batches 1, 2, … of this run
     heads: list[Head] = field(default_factory=list[Head])  # after these batches
-    histories: dict[bytes, History] = field(default_factory=dict[bytes, History])  # by client key
+    histories: dict[bytes, ClientHistory] = field(default_factory=dict[bytes, ClientHistory])  # by client key
     models: dict[int, bytes] = field(default_factory=dict[int, bytes])  # digests by start version, of this run
     is_stopped: bool = False
 
@@ -48,7 +48,7 @@ class Batch:
     number: int
     digest: bytes
     envelopes: Sequence[Envelope]
-    histories: dict[bytes, History]  # by client key, once the batch is opened
+    histories: dict[bytes, ClientHistory]  # by client key, once the batch is opened
     models: Mapping[int, bytes]  # digests of the records' models, by start version
 
 
@@ -208,10 +208,10 @@ class Rules:
                 )
         return {bound.start_version: bound.model for bound in bindings}
 
-    def _next(self, number: int, envelope: Envelope) -> History:
+    def _next(self, number: int, envelope: Envelope) -> ClientHistory:
         """Return a client's history after its record, or refuse the record."""
         bound, terms = envelope.binding, self._terms
-        past = self.opened.histories.get(bound.client, History())
+        past = self.opened.histories.get(bound.client, ClientHistory())
 
         def refuse(kind: str, detail: str) -> HelperRefusal:
             return HelperRefusal(kind, f"client {bound.client.hex()[:16]}: {detail}", bound.client)
@@ -232,7 +232,7 @@ class Rules:
             first = past.batch + terms.min_separation
             raise refuse("too-soon", f"it was in batch {past.batch} and may be in {first} or later: keep its record")
         cost = 1 / terms.noise_multiplier**2 if terms.noise_multiplier else math.inf
-        return History(past.participations + 1, past.spent + cost, bound.visit, bound.start_version, number)
+        return ClientHistory(past.participations + 1, past.spent + cost, bound.visit, bound.start_version, number)
 
 
 def epoch_of(number: int) -> int:

@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import median_low
 
 from offbeat_private.accounting import epsilon
-from offbeat_private.helper.rules import History
-from offbeat_private.helper.store import Store
+from offbeat_private.helper.helper_database import HelperDatabase
+from offbeat_private.helper.rules import ClientHistory
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ def status(folder: Path) -> HelperStatus:
     Raises:
         OffbeatError: The folder is not an enrolled one.
     """
-    with closing(Store(folder, read_only=True)) as store:
+    with closing(HelperDatabase(folder, read_only=True)) as store:
         run, roster, opened = store.run(), store.roster(), store.opened()
     histories = [opened.histories[key] for key in roster]
 
-    def spread(value: Callable[[History], float]) -> tuple[float, float]:
+    def spread(value: Callable[[ClientHistory], float]) -> tuple[float, float]:
         values = [value(history) for history in histories]
         return max(values), median_low(values)
 

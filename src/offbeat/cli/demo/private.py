@@ -11,9 +11,9 @@ from offbeat_client.private_updates import public_key
 from offbeat_core.errors import OffbeatError
 from offbeat_core.tables.toml_table import read_table
 from offbeat_private.agreed_plan import AgreedPlan
-from offbeat_private.helper.folder import HelperFolder
+from offbeat_private.helper.helper_database import HelperDatabase
+from offbeat_private.helper.helper_folder import HelperFolder
 from offbeat_private.helper.roster import enrol, parse_roster
-from offbeat_private.helper.store import Store
 
 from offbeat.cli.demo.demo_run import DemoRun, Say, accuracy_line, dataset_or_digits, demo_run, free_port, server_file
 from offbeat.config.server_file import load
@@ -87,7 +87,7 @@ def _prepare(run: DemoRun, folder: Path, dataset: Dataset, versions: int, steps:
 
 def _say_opened(say: Say, run: DemoRun, folder: Path, counted: int) -> None:
     """Report the updates that counted, their sums, and ε."""
-    with closing(Store(folder / "helper", read_only=True)) as store:
+    with closing(HelperDatabase(folder / "helper", read_only=True)) as store:
         sizes = store.batch_sizes()
     say(f"{counted} updates counted; the server has seen none of them, only masked vectors and opened sums")
     enough = sum(size >= run.buffer_size for size in sizes)
@@ -129,7 +129,7 @@ def receipts(logs: Mapping[str, Path], helper: Path) -> Receipts:
 
     The two were written by different processes than the server.
     """
-    with closing(Store(helper, read_only=True)) as store:
+    with closing(HelperDatabase(helper, read_only=True)) as store:
         names, histories = store.roster(), store.opened().histories
     in_sums = waiting = lost = 0
     for key, name in names.items():

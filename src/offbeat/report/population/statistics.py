@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from offbeat_core.compression.base import uncompressed_bytes
+from offbeat_core.compression.compressor import uncompressed_bytes
 from offbeat_core.errors import OffbeatError
 from offbeat_core.sent_update import upload_bytes
 

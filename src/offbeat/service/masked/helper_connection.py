@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError
 from offbeat_core.http.proxy import client_through, proxy_of, unreachable
-from offbeat_core.http.refusal import UnreachableError, is_foreign, one_line, other_program
+from offbeat_core.http.service_errors import UnreachableError, is_foreign, one_line, other_program
 from offbeat_core.http.tls import tls_problem, trust
 from offbeat_private.helper.chain import HEAD_HEADER, SIGNATURE_HEADER
 from offbeat_private.masks.head import Head

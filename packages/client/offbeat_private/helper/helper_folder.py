@@ -14,11 +14,12 @@ run-…/answers/250      the answer to batch 250
 
 import os
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from filelock import FileLock, Timeout
 from offbeat_core.errors import OffbeatError
 from offbeat_core.files import remove_durably, sync_file, sync_folder, write_durably
@@ -111,3 +112,27 @@ def erase_durably(path: Path) -> None:
         file.flush()
         sync_file(file.fileno())
     remove_durably(path)
+
+
+class EpochKeys:
+    """The keys of the current and the last epoch, in a folder that exists."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def keep(self, epoch: int) -> None:
+        """Make the key of an epoch unless it exists; erase those before the last epoch's."""
+        if not self._path(epoch).exists():
+            write_durably(self._path(epoch), X25519PrivateKey.generate().private_bytes_raw(), mode=0o600)
+        for path in list(self._before(epoch - 1)):
+            erase_durably(path)
+
+    def read(self, epoch: int) -> X25519PrivateKey:
+        """Return the key of an epoch."""
+        return X25519PrivateKey.from_private_bytes(self._path(epoch).read_bytes())
+
+    def _path(self, epoch: int) -> Path:
+        return self._folder / str(epoch)
+
+    def _before(self, epoch: int) -> Iterator[Path]:
+        return (path for path in self._folder.iterdir() if path.name.isdecimal() and int(path.name) < epoch)

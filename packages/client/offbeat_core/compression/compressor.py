@@ -1,4 +1,4 @@
-"""The base class of compressors, and the bytes' header.
+"""The base class of compressors, the bytes' header, and error feedback.
 
 The header, little-endian: ``OBC``, the format's version (1 byte), the compressor's name (8 bytes, filled up with
 zeros), d (4 bytes), the compressor's parameters. The payload follows, whose size depends on the compressor and d alone.
@@ -184,3 +184,37 @@ def _read_header(data: bytes, length: int) -> Compressor:
     if _header(compressor, length) != data[:header_bytes]:
         raise ValueError(f"the header for {name} is not written as {name} writes it")
     return compressor
+
+
+@np.errstate(over="ignore", invalid="ignore")  # ``encode`` refuses what is not finite
+def compress_with_memory(
+    compressor: Compressor, memory: NDArray[np.float32] | None, delta: NDArray[np.float32], seed: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32], Encoded]:
+    """Return c, the client's new memory m, and c as bytes.
+
+    The step is ``m ← m + Δ; c = C(m); m ← m − c``.
+
+    Nothing is changed in place: the new memory replaces the old one only if the server counts the update.
+
+    Seide et al., "1-Bit Stochastic Gradient Descent" (2014); Stich, Cordonnier and Jaggi, "Sparsified SGD with Memory"
+    (2018), Algorithm 1; Karimireddy et al., "Error Feedback Fixes SignSGD and other Gradient Compression Schemes"
+    (2019), Algorithm 2.
+
+    Args:
+        compressor: C, a contraction at this d; with any other compressor the memory grows without bound.
+        memory: m, float32 ``(d,)``; None for zero.
+        delta: Δ, float32 ``(d,)``.
+        seed: As in ``Compressor.encode``.
+
+    Raises:
+        ValueError: C is not a contraction, the shapes differ, or m + Δ is not finite.
+    """
+    if not compressor.is_contraction(len(delta)):
+        name = f"{compressor.name}({', '.join(f'{key}={value}' for key, value in compressor.parameters.items())})"
+        raise ValueError(f"error feedback needs a contraction, which {name} is not for d = {len(delta)}")
+    if memory is not None and memory.shape != delta.shape:
+        raise ValueError(f"the memory must have the update's shape {delta.shape}, got {memory.shape}")
+    total = delta if memory is None else memory + delta
+    encoded = compressor.encode(total, seed)
+    sent = decode(encoded)
+    return sent, total - sent, encoded

@@ -2,7 +2,7 @@ import re
 
 import httpx
 import pytest
-from offbeat_core.http.refusal import read_refusal
+from offbeat_core.http.service_errors import read_refusal
 
 PROBLEM = {"title": "Conflict", "status": 409, "kind": "full", "detail": "all 3 clients have enrolled"}
 

@@ -8,7 +8,7 @@ from offbeat_client.http.connection import Connection
 from offbeat_client.http.retry import Attempts
 from offbeat_core.errors import GiveUpError
 from offbeat_core.files import replace_durably, sha256
-from offbeat_core.http.refusal import ServiceError, UnreachableError
+from offbeat_core.http.service_errors import ServiceError, UnreachableError
 
 MOST_HEADER_BYTES = 2**24
 """The largest header of a model's file: names and shapes of some 80,000 tensors."""

@@ -7,7 +7,7 @@ import pytest
 import torch
 from offbeat_client.client_run import run_client
 from offbeat_core.errors import OffbeatError
-from offbeat_core.http.refusal import UnreachableError
+from offbeat_core.http.service_errors import UnreachableError
 
 from tests.offbeat_client.conftest import Fault
 

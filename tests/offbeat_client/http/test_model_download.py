@@ -3,10 +3,10 @@ from typing import NamedTuple
 
 import pytest
 from offbeat_client.http.connection import Connection
-from offbeat_client.http.download import MOST_HEADER_BYTES, download
+from offbeat_client.http.model_download import MOST_HEADER_BYTES, download
 from offbeat_core.errors import GiveUpError
 from offbeat_core.files import sha256
-from offbeat_core.http.refusal import ServiceError, UnreachableError
+from offbeat_core.http.service_errors import ServiceError, UnreachableError
 
 PATH = ("GET", "/v1/models/12")
 

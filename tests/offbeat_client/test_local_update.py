@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from offbeat_client.update import check_fitted, make_update, result_vector, write_body
+from offbeat_client.local_update import check_fitted, make_update, result_vector, write_body
 from offbeat_client.visit import Fitted
 from offbeat_core.compression import Encoded, decode
 from offbeat_core.errors import OffbeatError

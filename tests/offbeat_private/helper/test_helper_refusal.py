@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from offbeat_private.helper.refusal import KINDS, HelperRefusal
+from offbeat_private.helper.helper_refusal import KINDS, HelperRefusal
 
 PAGE = Path(__file__).parents[3] / "docs" / "privacy" / "helper.md"
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from offbeat_client.client_folder.outbox import Outbox, Pending
 from offbeat_client.training import by_name, gradient_offset
 from offbeat_client.visit import Fitted, Visit
-from offbeat_core.compression.base import check_finite
+from offbeat_core.compression.compressor import check_finite
 from offbeat_core.errors import OffbeatError
 from offbeat_core.files import sha256
 from offbeat_core.local_plan import Payload, normaliser

@@ -1,6 +1,6 @@
 import pytest
 from offbeat_client.http.upload import Delivery
-from offbeat_client.progress import Progress
+from offbeat_client.receipt_log import ReceiptLog
 from offbeat_core.messages import CheckedIn, EvaluationMessage
 
 
@@ -9,7 +9,7 @@ def checked_in(*, finished=False, evaluation=None):
 
 
 def test_each_receipt_is_one_line_with_what_comes_next(caplog: pytest.LogCaptureFixture) -> None:
-    progress = Progress()
+    progress = ReceiptLog()
     with caplog.at_level("INFO", "offbeat_client"):
         progress.note_receipt(0, Delivery(True, 3))
         progress.note_receipt(1, Delivery(False, 12, following=checked_in()))
@@ -25,7 +25,7 @@ def test_each_receipt_is_one_line_with_what_comes_next(caplog: pytest.LogCapture
 
 
 def test_no_work_is_one_line_until_there_is_some(caplog: pytest.LogCaptureFixture) -> None:
-    progress = Progress()
+    progress = ReceiptLog()
     with caplog.at_level("INFO", "offbeat_client"):
         for _ in range(3):
             progress.note_idle()

@@ -1,26 +1,78 @@
-"""The helper's HTTP application, for one server."""
+"""The helper's process: start, listen, answer its server, stop."""
 
 import asyncio
 import logging
 import secrets
+import signal
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Annotated
 
-from fastapi import FastAPI, Path, Request
+from fastapi import FastAPI, Request
+from fastapi import Path as InPath
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
+from offbeat_core.serving.certificates import make_certificates
 from offbeat_core.serving.connections import Connections, CountedRequests, peer_of
 from offbeat_core.serving.console_log import event
+from offbeat_core.serving.http_server import HttpServer, listen, max_connections, raise_file_limit
 from offbeat_core.serving.unread_body import UnreadBody
 from offbeat_core.tokens import looks_like, token_hash
 from offbeat_private.helper.chain import HEAD_HEADER, SIGNATURE_HEADER
 from offbeat_private.helper.helper import Helper
-from offbeat_private.helper.refusal import HelperRefusal
+from offbeat_private.helper.helper_folder import HelperFolder
+from offbeat_private.helper.helper_refusal import HelperRefusal
 from offbeat_private.helper.roster import TOKEN_PREFIX
 from offbeat_private.masks.envelope import RECORD_BYTES
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-_Number = Annotated[int, Path(ge=0, lt=2**63)]
+_GRACE_SECONDS = 10.0  # for a batch that is being opened when the helper stops
+
+
+def run_helper(folder: Path, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Run the helper of a folder until SIGTERM or Ctrl-C.
+
+    ``ready`` gets its URL once it listens.
+    """
+
+    async def until_a_signal() -> None:
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        await serve(folder, host, port, ready=ready, stop=stop)
+
+    asyncio.run(until_a_signal())
+
+
+async def serve(folder: Path, host: str, port: int, *, ready: Callable[[str], None], stop: asyncio.Event) -> None:
+    """Run the helper of a folder until ``stop`` is set.
+
+    It finishes the batch that it is opening.
+    """
+    with closing(Helper(folder)) as helper, listen(host, port, "choose another --host or --port") as listener:
+        certificates = make_certificates(HelperFolder(folder).tls, helper.run.hosts)
+        port, limit = listener.getsockname()[1], max_connections(raise_file_limit())
+        url = f"https://{host}:{port}"
+        connections = Connections(port, limit // 4)
+        server = HttpServer(make_app(helper, connections), listener, certificates, limit)
+        serving, stopping = asyncio.create_task(server.serve()), asyncio.create_task(stop.wait())
+        watching = asyncio.create_task(connections.keep_watch())
+        try:
+            ready(url)
+            await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            server.stop()
+            await asyncio.wait([serving], timeout=_GRACE_SECONDS)
+            await asyncio.sleep(0.1)  # Granian's own threads end a moment later
+            stopping.cancel()
+            watching.cancel()
+        if serving.done():
+            serving.result()
+
+
+_Number = Annotated[int, InPath(ge=0, lt=2**63)]
 _MAX_BODY_SECONDS = 60.0
 _KINDS = {404: "not-found", 405: "method-not-allowed"}
 

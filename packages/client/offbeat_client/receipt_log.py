@@ -8,7 +8,7 @@ from offbeat_core.messages import CheckedIn
 _log = logging.getLogger(__name__)
 
 
-class Progress:
+class ReceiptLog:
     """Logs a line for each receipt, and one when there is no work."""
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@ import stat
 
 import pytest
 from offbeat_core.errors import OffbeatError
-from offbeat_private.helper.folder import HelperFolder, erase_durably
+from offbeat_private.helper.helper_folder import EpochKeys, HelperFolder, erase_durably
 
 
 def test_a_folder_is_made_for_its_owner_alone(tmp_path):
@@ -42,3 +42,18 @@ def test_runs_are_erased_but_for_one(tmp_path):
 
 def test_erasing_a_missing_file_is_nothing(tmp_path):
     erase_durably(tmp_path / "nothing")
+
+
+def test_a_key_is_made_once_and_lasts_until_the_next_epoch_ends(tmp_path):
+    keys = EpochKeys(tmp_path)
+    keys.keep(0)
+    first = keys.read(0).private_bytes_raw()
+    keys.keep(0)
+    keys.keep(1)
+    assert EpochKeys(tmp_path).read(0).private_bytes_raw() == first
+    assert keys.read(1).private_bytes_raw() != first
+    keys.keep(2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
+    with pytest.raises(FileNotFoundError):
+        keys.read(0)

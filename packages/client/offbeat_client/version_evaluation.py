@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from offbeat_client.http.connection import Connection
-from offbeat_client.http.download import download
+from offbeat_client.http.model_download import download
 from offbeat_client.visit import Evaluate
 from offbeat_core.errors import OffbeatError
-from offbeat_core.http.refusal import ServiceError, UnreachableError
+from offbeat_core.http.service_errors import ServiceError, UnreachableError
 from offbeat_core.messages import EvaluationMessage, EvaluationReceipt, EvaluationResult
 from offbeat_core.model_file import read_model
 from offbeat_core.number_checks import check_count, is_number, plain_number

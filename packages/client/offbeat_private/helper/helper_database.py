@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from offbeat_core.errors import OffbeatError
-from offbeat_private.helper.rules import Batch, History, Opened
+from offbeat_private.helper.rules import Batch, ClientHistory, Opened
 from offbeat_private.masks.head import Head
 from offbeat_private.terms import SignedTerms, verify
 
@@ -30,10 +30,10 @@ CREATE TABLE batches (number INTEGER PRIMARY KEY, digest BLOB NOT NULL, head BLO
 CREATE TABLE models (start_version INTEGER PRIMARY KEY, digest BLOB NOT NULL);
 CREATE TABLE seeds (batch INTEGER NOT NULL, client BLOB NOT NULL, hash BLOB NOT NULL, PRIMARY KEY (batch, client));
 """
-_NEVER = History()
+_NEVER = ClientHistory()
 
 
-class Run(NamedTuple):
+class EnrolledRun(NamedTuple):
     """A run as it was enrolled."""
 
     signed_terms: SignedTerms
@@ -42,7 +42,7 @@ class Run(NamedTuple):
     hosts: tuple[str, ...]  # names and addresses in the certificate
 
 
-class Store:
+class HelperDatabase:
     """The database of a helper's folder; one process writes to it.
 
     Raises:
@@ -68,13 +68,13 @@ class Store:
         """Close the database."""
         self._connection.close()
 
-    def run(self) -> Run:
+    def run(self) -> EnrolledRun:
         """Return the enrolled run."""
         row = self._connection.execute("SELECT terms, delta, token, hosts FROM run").fetchone()
         if row is None:
             raise OffbeatError("the enrolment did not end: run offbeat-helper enrol again")
         terms, delta, token, hosts = row
-        return Run(verify(terms), delta, token, tuple(hosts.split()))
+        return EnrolledRun(verify(terms), delta, token, tuple(hosts.split()))
 
     def roster(self) -> dict[bytes, str]:
         """Return the names of the clients of this run, by key."""
@@ -90,7 +90,7 @@ class Store:
         return Opened(
             [digest for _, digest, _ in rows],
             [Head(number, head) for number, _, head in rows],
-            {key: History(*history) for key, *history in clients},
+            {key: ClientHistory(*history) for key, *history in clients},
             dict(self._connection.execute("SELECT start_version, digest FROM models").fetchall()),
             bool(stopped),
         )
@@ -100,7 +100,7 @@ class Store:
         rows = self._connection.execute("SELECT COUNT(DISTINCT client) FROM seeds GROUP BY batch ORDER BY batch")
         return [size for (size,) in rows]
 
-    def enrol(self, run: Run, roster: Mapping[bytes, str]) -> None:
+    def enrol(self, run: EnrolledRun, roster: Mapping[bytes, str]) -> None:
         """Begin a run; participations of earlier runs are kept."""
         with self._transaction():
             for table in ("run", "batches", "models", "seeds"):
