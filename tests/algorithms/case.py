@@ -130,3 +130,9 @@ def all_cases(clients: int | None = None) -> dict[str, Case]:
     """Return the cases of all built-in algorithms by name; only those of N = ``clients`` if that is given."""
     cases = [case for name in built_in() for case in cases_of(name)]
     return {case.name: case for case in cases if clients in (None, case.clients)}
+
+
+def all_kinds() -> dict[tuple[type, type], Case]:
+    """Return one case for each pair of a schedule's and a buffer's class that some algorithm is made of."""
+    cases = reversed(all_cases().values())
+    return {(type(made.schedule), type(made.buffer)): case for case in cases for made in [case.make()]}
