@@ -8,7 +8,7 @@ from offbeat_private.masks.fixed_point import whole_numbers
 from torch import Tensor
 
 
-class Promise(Protocol):
+class _Resolvable(Protocol):
     """An update that is computed when it is first needed."""
 
     def resolve(self) -> Tensor:
@@ -46,7 +46,7 @@ class WholeNumbers:
         key: 32 bytes for the rounding of this update.
     """
 
-    update: Tensor | Promise
+    update: Tensor | _Resolvable
     grid: Grid
     divisor: float
     scale: float

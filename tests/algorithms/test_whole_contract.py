@@ -8,8 +8,8 @@ from offbeat_core.number_checks import check_count, check_positive
 from torch import Tensor
 
 from offbeat.algorithms import Algorithm, LocalPlan, Update
+from offbeat.algorithms.components.client_update import check_client, check_update, resolve
 from offbeat.algorithms.components.lazy_model import LazyModel
-from offbeat.algorithms.components.update import check_client, check_update, resolve
 from offbeat.config.experiment_file import load
 from offbeat.data.catalogue import load_dataset
 from offbeat.worlds.dry_run import dry_run

@@ -5,7 +5,7 @@ import torch
 
 from offbeat.algorithms import FedAvg, FedBuff, FedLuck
 from offbeat.coordinator import Coordinator
-from offbeat.coordinator.calls import Call
+from offbeat.coordinator.calls import RecordedCall
 from tests.algorithms.case import all_cases
 from tests.coordinator.conftest import CLIENTS, LENGTH, PLAN, Periodic, everybody_present, make, receive
 
@@ -136,14 +136,14 @@ def test_a_malformed_update_is_refused_and_may_be_sent_again(name, same_state):
 
 def test_only_recorded_calls_can_be_replayed():
     with pytest.raises(ValueError, match="not a call"):
-        make(FedBuff()).replay(Call("load_state_dict", {"state": {}}))
+        make(FedBuff()).replay(RecordedCall("load_state_dict", {"state": {}}))
 
 
 def test_a_recorded_assignment_of_a_client_that_does_not_exist_changes_nothing(same_state):
     coordinator = make(FedBuff(concurrency=3))
     before = coordinator.state_dict()
     with pytest.raises(ValueError, match="client must be in"):
-        coordinator.replay(Call("assign", {"now": 0.0, "clients": [1, CLIENTS]}))
+        coordinator.replay(RecordedCall("assign", {"now": 0.0, "clients": [1, CLIENTS]}))
     assert same_state(before, coordinator.state_dict())
 
 

@@ -6,7 +6,7 @@ import torch
 from offbeat.algorithms import AsyncCommSGD, FedAvg, FedLaAvg, LocalPlan
 from offbeat.algorithms.components.schedules.patterns import round_robin
 from offbeat.coordinator import Coordinator
-from offbeat.coordinator.calls import Call
+from offbeat.coordinator.calls import RecordedCall
 
 PLAN = LocalPlan(steps=2, batch_size=4, lr=0.1)
 EXAMPLES = [1, 2, 5]
@@ -55,7 +55,7 @@ def test_no_work_is_handed_out_before_the_weights_are_known():
     assert not coordinator.has_work
     assert coordinator.assign(1.0) == []
     with pytest.raises(ValueError, match="needs every client's number of examples"):
-        coordinator.replay(Call("assign", {"now": 1.0, "clients": [0]}))
+        coordinator.replay(RecordedCall("assign", {"now": 1.0, "clients": [0]}))
     coordinator.weigh_clients(1.0, EXAMPLES)
     assert {assignment.client for assignment in coordinator.assign(1.0)} == {0, 1, 2}
 

@@ -8,7 +8,7 @@ from offbeat_core.lr_decay import exponential
 
 from offbeat.algorithms import FedBuff, FedLuck, LocalPlan
 from offbeat.coordinator import Coordinator
-from offbeat.coordinator.calls import Call
+from offbeat.coordinator.calls import RecordedCall
 from tests.coordinator.conftest import receive
 
 PLAN = LocalPlan(steps=2, batch_size=4, lr=0.8)
@@ -60,7 +60,7 @@ def test_an_algorithm_plans_from_the_decayed_plan():
 
 
 def test_a_replay_and_a_resumed_run_have_the_same_plans():
-    calls: list[Call] = []
+    calls: list[RecordedCall] = []
     coordinator = make(record=calls.append)
     play(coordinator, 3)
     replayed, resumed = make(), make()

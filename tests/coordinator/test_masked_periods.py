@@ -9,7 +9,7 @@ from offbeat.algorithms import AsyncCommSGD, FedLuck
 from offbeat.algorithms.components.buffers.secret import secret
 from offbeat.algorithms.components.schedules.patterns import imbalanced, random
 from offbeat.checkpoint import read_checkpoint, write_checkpoint
-from offbeat.coordinator.participation import Participation
+from offbeat.coordinator.participation_limits import Participation
 from tests.coordinator.conftest import CLIENTS, LENGTH, everybody_present, make
 
 LEAST = 2

@@ -6,7 +6,7 @@ import pytest
 
 from offbeat.algorithms import FedBuff
 from offbeat.coordinator.algorithm_checks import differing_entries
-from offbeat.coordinator.calls import Call
+from offbeat.coordinator.calls import RecordedCall
 from offbeat.coordinator.states import STATES, VisitCall, VisitState
 from tests.coordinator.conftest import make, receive
 
@@ -44,7 +44,7 @@ class World:
         coordinator = self.coordinator
         match call:
             case VisitCall.ASSIGN:
-                coordinator.replay(Call("assign", {"now": 2.0, "clients": [0]}))
+                coordinator.replay(RecordedCall("assign", {"now": 2.0, "clients": [0]}))
             case VisitCall.RENEW:
                 coordinator.renew(2.0, 0, 0)
             case VisitCall.OFFER:

@@ -10,8 +10,8 @@ from offbeat.algorithms import AsyncCommSGD, FedBuff, LocalPlan
 from offbeat.algorithms.components import Compression
 from offbeat.config.steps_function import StepsFunction
 from offbeat.coordinator import Coordinator
-from offbeat.coordinator.calls import Call
-from offbeat.coordinator.participation import Participation
+from offbeat.coordinator.calls import RecordedCall
+from offbeat.coordinator.participation_limits import Participation
 from offbeat.coordinator.visit_plans import plan_from_plain, plan_to_plain
 from tests.coordinator.conftest import receive
 
@@ -79,7 +79,7 @@ def test_a_client_is_not_available_before_its_steps_are_noted():
 
 
 def test_steps_are_not_noted_where_they_are_known():
-    calls: list[Call] = []
+    calls: list[RecordedCall] = []
     for coordinator in (make(examples=EXAMPLES, record=calls.append), make(LocalPlan(5, 4, 0.8), record=calls.append)):
         assert not coordinator.needs_steps(0)
         coordinator.note_steps(0.0, 0, 3)
@@ -88,7 +88,7 @@ def test_steps_are_not_noted_where_they_are_known():
 
 def test_a_replay_and_a_resumed_run_have_the_same_plans():
     """They do not ask the function again, which may have changed."""
-    calls: list[Call] = []
+    calls: list[RecordedCall] = []
     coordinator = make(record=calls.append)
     for client, steps in enumerate(STEPS):
         coordinator.note_steps(0.0, client, steps)

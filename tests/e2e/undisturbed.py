@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from offbeat.config.server_file import load
-from offbeat.coordinator.calls import Call, Receipt
+from offbeat.coordinator.calls import Receipt, RecordedCall
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.worlds.serve import build_coordinator
 
@@ -114,7 +114,7 @@ class Undisturbed:
                 self._starts = {version: start for version, start in self._starts.items() if version in used}
                 algorithm = self.coordinator.algorithm
                 self._starts[algorithm.version] = algorithm.model, algorithm.down()
-            self.coordinator.replay(Call(name, arguments))
+            self.coordinator.replay(RecordedCall(name, arguments))
 
     def _receive(self, arguments: dict[str, Any], digest: str | None) -> None:
         client, visit = arguments["client"], arguments["visit"]

@@ -7,9 +7,7 @@ from flwr.app import ConfigRecord
 from offbeat_client.client_folder.outbox import Outbox
 from offbeat_client.http.retry import Backoff
 
-from offbeat.flower.app import FlowerApp
-from offbeat.flower.app_state import AppState
-from offbeat.flower.client import FlowerClient
+from offbeat.flower.client_app import AppState, FlowerApp, FlowerClient
 from offbeat.service.client import run_client
 from tests.flower.apps import app_of, minus_lr, reply
 from tests.service.conftest import running

@@ -7,7 +7,7 @@ from offbeat.cli.flower_app import load_app, make_client
 from offbeat_core.errors import OffbeatError
 from offbeat_core.local_plan import LocalPlan
 
-from offbeat.flower.client import FlowerClient
+from offbeat.flower.client_app import FlowerClient
 from offbeat.flower.model_arrays import ModelArrays
 
 APP = "digits_app.client_app:app"

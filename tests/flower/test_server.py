@@ -1,5 +1,3 @@
-"""``run_on_grid`` over Flower's link in memory, whose nodes are a thread."""
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +8,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.local_plan import Compression
 
 from offbeat.algorithms import SCAFFOLD, FedAvg, FedBuff, FedLaAvg, FedLuck, LocalPlan, SequentialSGD
-from offbeat.flower.server import run_on_grid
+from offbeat.flower.server import SavedRun, run_on_grid
 from tests.flower.apps import app_of, minus_lr, net
 from tests.flower.link import Link
 
@@ -100,3 +98,34 @@ def test_the_final_model_is_the_algorithms_result():
 def test_an_algorithm_that_needs_more_is_refused(algorithm, plan, message):
     with pytest.raises(OffbeatError, match=message):
         run(algorithm, 1, plan=plan)
+
+
+SETTINGS = {"algorithm": {"name": "fedbuff", "buffer_size": 3}, "clients": 2, "model": {"w": (2,)}}
+
+
+def test_a_run_comes_back(tmp_path):
+    with SavedRun(tmp_path / "run", SETTINGS) as saved:
+        assert saved.read() is None
+        saved.write({"model": torch.arange(2.0), "now": 1.5})
+    with SavedRun(tmp_path / "run", SETTINGS) as saved:
+        state = saved.read()
+    assert (state["model"].tolist(), state["now"]) == ([0, 1], 1.5)
+
+
+def test_a_folder_is_for_one_run_with_the_same_settings(tmp_path):
+    with SavedRun(tmp_path, SETTINGS), pytest.raises(OffbeatError, match="another ServerApp is at work"):
+        SavedRun(tmp_path, SETTINGS).__enter__()
+    with pytest.raises(OffbeatError, match="has a run with clients = 2, now it is 3: set it back"):
+        SavedRun(tmp_path, {**SETTINGS, "clients": 3}).__enter__()
+    (tmp_path / "settings.json").write_text("{")
+    with pytest.raises(OffbeatError, match=r"settings.json is broken: take another folder"):
+        SavedRun(tmp_path, SETTINGS).__enter__()
+    (tmp_path / "settings.json").unlink()
+    with SavedRun(tmp_path, SETTINGS):
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OffbeatError, match=r"cannot use .*file"):
+        SavedRun(tmp_path / "file" / "run", SETTINGS).__enter__()

@@ -8,7 +8,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.local_plan import LocalPlan
 from torch import nn
 
-from offbeat.flower.app import FlowerApp
+from offbeat.flower.client_app import FlowerApp
 from offbeat.flower.trainer import FlowerTrainer
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import Objective

@@ -6,7 +6,7 @@ import torch
 from offbeat.algorithms import FedBuff, LocalPlan
 from offbeat.algorithms.components.buffers.secret import secret
 from offbeat.coordinator import Coordinator
-from offbeat.coordinator.participation import Participation
+from offbeat.coordinator.participation_limits import Participation
 from offbeat.simulation.masked_updates import MaskedUpdates
 from offbeat.whole_numbers import Grid
 from tests.algorithms.case import Deferred

@@ -14,7 +14,7 @@ from offbeat.algorithms.components.buffers.secret import secret
 from offbeat.algorithms.components.weights import constant
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.config.server_file import load
-from offbeat.coordinator.participation import Participation
+from offbeat.coordinator.participation_limits import Participation
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.worlds.serve import build_coordinator
 from offbeat.worlds.served_privacy import privacy_settings

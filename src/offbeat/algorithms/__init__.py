@@ -12,8 +12,8 @@ from offbeat.algorithms.area import AREA
 from offbeat.algorithms.async_comm_sgd import AsyncCommSGD
 from offbeat.algorithms.ca2fl import CA2FL
 from offbeat.algorithms.components.algorithm import Algorithm
+from offbeat.algorithms.components.client_update import Promise, Update, check_vector
 from offbeat.algorithms.components.registry import Registry
-from offbeat.algorithms.components.update import Promise, Update, check_vector
 from offbeat.algorithms.fadas import FADAS
 from offbeat.algorithms.fedasync import FedAsync
 from offbeat.algorithms.fedavg import FedAvg

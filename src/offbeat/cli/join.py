@@ -14,7 +14,7 @@ from offbeat.cli.options import PATH
 if TYPE_CHECKING:
     from torch import nn
 
-    from offbeat.flower.app import FlowerApp
+    from offbeat.flower.client_app import FlowerApp
 
 
 @click.command(
@@ -87,7 +87,7 @@ def _make_client(
     """Return the function of ``--client``, or one that makes clients of ``--flower``."""
     if app is not None and path is None:
         loaded = _load_app(app, run_config, node_config, model)
-        from offbeat.flower.client import FlowerClient
+        from offbeat.flower.client_app import FlowerClient
 
         return lambda _: FlowerClient(loaded)
     if path is None or app is not None:
@@ -102,8 +102,8 @@ def _make_client(
 def _load_app(path: str, run_config: str | None, node_config: str | None, model: str | None) -> "FlowerApp":
     """Return the app of these options."""
     try:
-        from offbeat.flower.app import FlowerApp
         from offbeat.flower.app_config import read_config, read_run_config
+        from offbeat.flower.client_app import FlowerApp
         from offbeat.flower.model_arrays import ModelArrays
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("flwr"):

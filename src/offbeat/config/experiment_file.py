@@ -16,7 +16,6 @@ from offbeat.algorithms import Algorithm
 from offbeat.algorithms.components import LocalPlan
 from offbeat.config.algorithm_table import build_algorithm, hyper_parameters_of
 from offbeat.config.client_evaluation import check_client_evaluation
-from offbeat.config.early_stop import early_stop
 from offbeat.config.experiment_sections import (
     ALTERNATIVES,
     AlgorithmTable,
@@ -29,6 +28,7 @@ from offbeat.config.experiment_sections import (
 )
 from offbeat.config.flower_section import FlowerSection
 from offbeat.config.given import Given
+from offbeat.config.metric_stop import early_stop
 from offbeat.config.model_sections import ModelSection
 from offbeat.config.population_sections import IntervalsSection, PopulationSection
 from offbeat.config.privacy_section import PrivacySection

@@ -58,7 +58,7 @@ class Statistics:
 
 
 @dataclass(frozen=True)
-class Call:
+class RecordedCall:
     """A call that changed a coordinator.
 
     The same calls make the same state again, bit for bit.

@@ -10,7 +10,7 @@ import torch
 
 from offbeat.algorithms.components import Algorithm, Update
 from offbeat.algorithms.components.component import prefixed, under
-from offbeat.coordinator.participation import Participation
+from offbeat.coordinator.participation_limits import Participation
 from offbeat.coordinator.selection import POOLS, Pool
 
 

@@ -9,12 +9,12 @@ from offbeat_core.number_checks import check_count, check_not_negative
 from torch import Tensor
 
 from offbeat.algorithms.components import Algorithm, LocalPlan, Update, Vector
+from offbeat.algorithms.components.client_update import Report, check_client
 from offbeat.algorithms.components.component import prefixed, under
-from offbeat.algorithms.components.update import Report, check_client
-from offbeat.coordinator.calls import NOT_RECORDED, REPLAYED_AS_NAMED, Assignment, Call, Receipt, Statistics
+from offbeat.coordinator.calls import NOT_RECORDED, REPLAYED_AS_NAMED, Assignment, Receipt, RecordedCall, Statistics
 from offbeat.coordinator.candidates import Candidates
 from offbeat.coordinator.leases import LateUpdates, Leases
-from offbeat.coordinator.participation import Participation
+from offbeat.coordinator.participation_limits import Participation
 from offbeat.coordinator.sealed_sums import SEALED_SUM_CALLS, SealedSums
 from offbeat.coordinator.states import VisitCall
 from offbeat.coordinator.transitions import Transitions
@@ -75,7 +75,7 @@ class Coordinator:
         examples: Sequence[int] | None = None,
         waits_for_examples: bool = False,
         participation: Participation | None = None,
-        record: Callable[[Call], None] | None = None,
+        record: Callable[[RecordedCall], None] | None = None,
     ) -> None:
         algorithm.check_local(local)
         if local.steps_by is not None and participation is not None:
@@ -339,7 +339,7 @@ class Coordinator:
         self._note("tick", now=now)
         return new_version
 
-    def replay(self, call: Call) -> None:
+    def replay(self, call: RecordedCall) -> None:
         """Make a recorded call again."""
         if call.name == "assign":
             self._assign_again(**call.arguments)
@@ -361,7 +361,7 @@ class Coordinator:
 
     def _note(self, name: str, **arguments: Any) -> None:
         if self.record:
-            self.record(Call(name, arguments))
+            self.record(RecordedCall(name, arguments))
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a restart needs, as a flat dict of tensors and plain values."""

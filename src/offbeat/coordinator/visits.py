@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from offbeat.algorithms.components import LocalPlan
-from offbeat.algorithms.components.update import check_client
+from offbeat.algorithms.components.client_update import check_client
 from offbeat.coordinator.calls import Assignment, Receipt
 from offbeat.coordinator.states import VisitCall, VisitState, next_state
 from offbeat.coordinator.visit_plans import VisitPlans, plan_from_plain, plan_to_plain

@@ -19,8 +19,8 @@ from offbeat_core.local_plan import normaliser
 from offbeat_core.sent_update import send
 from torch import Tensor
 
+from offbeat.algorithms.components.client_update import check_vector
 from offbeat.algorithms.components.component import prefixed, under
-from offbeat.algorithms.components.update import check_vector
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Assignment
 from offbeat.flower.model_arrays import Arrays, ModelArrays

@@ -8,7 +8,7 @@ from offbeat_core.randomness import Purpose, integer
 from offbeat_core.user_code_errors import user_code
 from torch import Tensor
 
-from offbeat.flower.app import FlowerApp
+from offbeat.flower.client_app import FlowerApp
 from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector
 from offbeat.training.workload import Workload
 

@@ -13,8 +13,8 @@ from offbeat_core.randomness import Purpose, integer
 from offbeat_core.sent_update import control_variate, has_memory, is_plain, send
 from torch import Tensor
 
+from offbeat.algorithms.components.client_update import check_shape, check_vector
 from offbeat.algorithms.components.component import under
-from offbeat.algorithms.components.update import check_shape, check_vector
 from offbeat.training.trainers.trainer import Job, Result, Trainer
 
 

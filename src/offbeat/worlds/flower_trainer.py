@@ -33,8 +33,8 @@ def build_flower_trainer(
             "flower.run_config if the app has such a setting"
         )
     try:
-        from offbeat.flower.app import FlowerApp
         from offbeat.flower.app_config import read_run_config
+        from offbeat.flower.client_app import FlowerApp
         from offbeat.flower.trainer import FlowerTrainer
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("flwr"):

@@ -15,9 +15,9 @@ from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.algorithms.components.buffers.noisy_sum import noisy
 from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
 from offbeat.algorithms.components.buffers.secret import secret
-from offbeat.algorithms.components.update import Update
+from offbeat.algorithms.components.client_update import Update
 from offbeat.config.privacy_section import PrivacySection
-from offbeat.coordinator.participation import Participation
+from offbeat.coordinator.participation_limits import Participation
 from offbeat.whole_numbers import Grid, WholeNumbers
 
 _ANY_PLAN = LocalPlan(steps=7, batch_size=1, lr=0.1, momentum=0.5)

@@ -11,7 +11,7 @@ from offbeat_private.terms import SignedTerms, verify
 
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.server_file import ServerFile
-from offbeat.coordinator.participation import Participation
+from offbeat.coordinator.participation_limits import Participation
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.masked.helper_connection import HelperConnection
 from offbeat.service.store.noise_secret import noise_secret

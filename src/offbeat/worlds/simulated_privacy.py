@@ -12,7 +12,7 @@ from torch import Tensor
 from offbeat.algorithms import Algorithm
 from offbeat.config.experiment_sections import PRIVACY_COLUMNS
 from offbeat.config.privacy_section import PrivacySection
-from offbeat.coordinator.participation import Participation
+from offbeat.coordinator.participation_limits import Participation
 from offbeat.simulation.evaluations import Evaluate
 from offbeat.simulation.masked_updates import MaskedUpdates
 from offbeat.worlds.privacy import protection

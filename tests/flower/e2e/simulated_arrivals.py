@@ -21,7 +21,7 @@ from flwr.simulation import run_simulation
 
 from offbeat.algorithms import FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator
-from offbeat.coordinator.calls import Call
+from offbeat.coordinator.calls import RecordedCall
 from offbeat.flower.grid_run import GridRun
 from offbeat.flower.model_arrays import ModelArrays
 
@@ -54,7 +54,7 @@ def main(grid: Grid, context: Context) -> None:
     replies: dict[int, Message] = {}
     for name, arguments in calls:
         if name == "assign":
-            coordinator.replay(Call(name, arguments))
+            coordinator.replay(RecordedCall(name, arguments))
             run.send([coordinator.visits.assignment(client) for client in arguments["clients"]])
         elif name == "receive":
             while arguments["client"] not in replies:

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import pytest
 
-from offbeat.coordinator.calls import Call, Receipt
+from offbeat.coordinator.calls import Receipt, RecordedCall
 from offbeat.service.engine.alarm import Alarm
 from offbeat.service.engine.call_recorder import CallRecorder
 from offbeat.service.store.call_records import DiscardedUpdate
@@ -72,15 +72,15 @@ def calls(coordinator, log_writer, segments, tally):
 
 
 def receive(update):
-    return Call("receive", {"now": 1.0, "client": 2, "visit": 0, "vector": update, "base": None})
+    return RecordedCall("receive", {"now": 1.0, "client": 2, "visit": 0, "vector": update, "base": None})
 
 
 def test_calls_get_consecutive_numbers_and_presence_is_not_logged(calls, coordinator, log_writer, caplog):
     with caplog.at_level("INFO", "offbeat.service"):
-        coordinator.record(Call("present", {"now": 1.0, "client": 0}))
-        coordinator.record(Call("assign", {"now": 1.0, "clients": [0]}))
-        coordinator.record(Call("absent", {"now": 2.0, "client": 1}))
-        coordinator.record(Call("drop", {"now": 3.0, "client": 0, "visit": 0}))
+        coordinator.record(RecordedCall("present", {"now": 1.0, "client": 0}))
+        coordinator.record(RecordedCall("assign", {"now": 1.0, "clients": [0]}))
+        coordinator.record(RecordedCall("absent", {"now": 2.0, "client": 1}))
+        coordinator.record(RecordedCall("drop", {"now": 3.0, "client": 0, "visit": 0}))
     assert [(record.number, record.name) for record, _ in log_writer.entries] == [(5, "assign"), (6, "drop")]
     assert [entry.fields for entry in caplog.records] == [
         {"version": 9, "now": 1.0, "clients": [0]},
@@ -115,8 +115,8 @@ def test_of_an_unused_update_only_the_digest_is_logged(calls, coordinator, log_w
 
 
 def test_the_outcomes_of_visits_are_logged_and_counted(calls, coordinator, log_writer, tally):
-    coordinator.record(Call("assign", {"now": 1.0, "clients": [0, 1, 2]}))
-    coordinator.record(Call("lapse", {"now": 2.0}))
+    coordinator.record(RecordedCall("assign", {"now": 1.0, "clients": [0, 1, 2]}))
+    coordinator.record(RecordedCall("lapse", {"now": 2.0}))
     coordinator.record(receive(DiscardedUpdate("digest")))
     outcomes = [record.outcome for record, _ in log_writer.entries]
     assert outcomes == [None, [1], [True, 4]]

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from offbeat.algorithms import FedBuff
 from offbeat.cli.main import app
 from offbeat.coordinator import Coordinator
-from offbeat.coordinator.participation import Participation
+from offbeat.coordinator.participation_limits import Participation
 from offbeat.service.engine.privacy_status import PrivacySettings, is_without_clients, privacy_status
 from tests.service.conftest import LENGTH, PLAN, body_of, running
 

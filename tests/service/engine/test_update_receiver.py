@@ -14,7 +14,7 @@ import torch
 
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.buffers.noisy_sum import noisy
-from offbeat.coordinator.participation import Participation
+from offbeat.coordinator.participation_limits import Participation
 from offbeat.service.engine import update_receiver
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.whole_numbers import Grid, WholeNumbers

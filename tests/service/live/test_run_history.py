@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from offbeat.algorithms import FedAsync, FedBuff
-from offbeat.coordinator.calls import Call, Receipt
+from offbeat.coordinator.calls import Receipt, RecordedCall
 from offbeat.service.live import run_history
 from offbeat.service.live.run_history import RunHistory
 from tests.service.conftest import running
@@ -28,7 +28,7 @@ class Coordinator:
 
 
 def receive(now):
-    return Call("receive", {"now": now, "client": 0, "visit": 0})
+    return RecordedCall("receive", {"now": now, "client": 0, "visit": 0})
 
 
 def test_each_new_version_is_noted_once_with_its_time():

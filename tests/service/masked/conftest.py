@@ -26,7 +26,7 @@ from safetensors.numpy import load
 
 from offbeat.algorithms import Algorithm, FedBuff
 from offbeat.algorithms.components.buffers.secret import secret
-from offbeat.coordinator.participation import Participation
+from offbeat.coordinator.participation_limits import Participation
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.masked.helper_connection import Answer, Facts
 from offbeat.service.masked.helper_protocol import HelperRefusedError

@@ -8,7 +8,7 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms import FedBuff
 from offbeat.coordinator import Coordinator
-from offbeat.coordinator.calls import Call
+from offbeat.coordinator.calls import RecordedCall
 from offbeat.service.store.call_records import DiscardedUpdate, call_of, record_of
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.updates.update_body import StoredUpdate
@@ -40,12 +40,14 @@ def update(tmp_path):
 
 def test_a_call_comes_back_from_its_record(coordinator, models, update, tmp_path):
     for call in (
-        Call("drop", {"now": 2.0, "client": 0, "visit": 0}),
-        Call("receive", {**ARGUMENTS, "vector": update, "base": None}),
-        Call("receive", {**ARGUMENTS, "vector": DiscardedUpdate(DIGEST), "base": None}),
-        Call("receive", {**ARGUMENTS, "vector": DiscardedUpdate(DIGEST), "base": None, "share": b"\x00\xff"}),
-        Call("receive", {**ARGUMENTS, "vector": replace(update, is_masked=True), "base": None, "share": b"record"}),
-        Call("reveal", {"now": 2.0, "opened": replace(update, is_masked=True)}),
+        RecordedCall("drop", {"now": 2.0, "client": 0, "visit": 0}),
+        RecordedCall("receive", {**ARGUMENTS, "vector": update, "base": None}),
+        RecordedCall("receive", {**ARGUMENTS, "vector": DiscardedUpdate(DIGEST), "base": None}),
+        RecordedCall("receive", {**ARGUMENTS, "vector": DiscardedUpdate(DIGEST), "base": None, "share": b"\x00\xff"}),
+        RecordedCall(
+            "receive", {**ARGUMENTS, "vector": replace(update, is_masked=True), "base": None, "share": b"record"}
+        ),
+        RecordedCall("reveal", {"now": 2.0, "opened": replace(update, is_masked=True)}),
     ):
         record = record_of(call, 7)
         assert record.number == 7
@@ -55,7 +57,7 @@ def test_a_call_comes_back_from_its_record(coordinator, models, update, tmp_path
 
 @pytest.mark.parametrize("spoil", ["change", "cut", "delete"])
 def test_an_update_that_differs_from_the_record_is_refused(spoil, coordinator, models, update, tmp_path):
-    record = record_of(Call("receive", {**ARGUMENTS, "vector": update, "base": None}), 7)
+    record = record_of(RecordedCall("receive", {**ARGUMENTS, "vector": update, "base": None}), 7)
     data = update.path.read_bytes()
     if spoil == "delete":
         update.path.unlink()

@@ -18,6 +18,14 @@ from offbeat.algorithms.components.buffers.client_means import ClientMeans
 from offbeat.algorithms.components.buffers.latest_of_each import LatestModels, LatestOfEach
 from offbeat.algorithms.components.buffers.single_updates import Each
 from offbeat.algorithms.components.buffers.window import Window
+from offbeat.algorithms.components.client_update import (
+    Promise,
+    Update,
+    UpdateRefusedError,
+    Vector,
+    check_vector,
+    resolve,
+)
 from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.hyper_parameters import Count, NotNegative, Period, Positive, Share, Weighting
 from offbeat.algorithms.components.schedules.arrival_groups import ArrivalGroups
@@ -25,7 +33,6 @@ from offbeat.algorithms.components.schedules.periodic import Periodic
 from offbeat.algorithms.components.schedules.rounds import Available, OverSelection, Rounds
 from offbeat.algorithms.components.schedules.schedule import Continuous, Schedule
 from offbeat.algorithms.components.server_optimizer import ServerOptimizer, ServerStep
-from offbeat.algorithms.components.update import Promise, Update, UpdateRefusedError, Vector, check_vector, resolve
 from offbeat.algorithms.components.weights import Shares, Staleness, polynomial
 
 __all__ = [

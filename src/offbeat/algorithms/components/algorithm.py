@@ -13,11 +13,11 @@ from offbeat_core.number_checks import check_count, is_number, plain_number
 from torch import Tensor
 
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight, WrongStepError
+from offbeat.algorithms.components.client_update import Update, check_client, check_update
 from offbeat.algorithms.components.component import RunFacts, prefixed, restored, saved, under
 from offbeat.algorithms.components.hooks import Hooks, Schedule_co
 from offbeat.algorithms.components.hyper_parameters import check_hyper_parameters
 from offbeat.algorithms.components.lazy_model import LazyModel
-from offbeat.algorithms.components.update import Update, check_client, check_update
 from offbeat.algorithms.components.weights import Shares
 
 

@@ -9,9 +9,9 @@ from torch import Tensor
 from typing_extensions import TypeVar
 
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight
+from offbeat.algorithms.components.client_update import Update
 from offbeat.algorithms.components.component import RunFacts
 from offbeat.algorithms.components.schedules.schedule import NoSchedule, Schedule
-from offbeat.algorithms.components.update import Update
 
 Schedule_co = TypeVar("Schedule_co", bound=Schedule, default=Schedule, covariant=True)
 

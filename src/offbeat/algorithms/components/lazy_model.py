@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms.components.buffers.aggregate import NotFiniteError, WrongStepError, check_finite
-from offbeat.algorithms.components.update import check_vector
+from offbeat.algorithms.components.client_update import check_vector
 
 
 class LazyModel:

@@ -6,7 +6,7 @@ from typing import Any
 
 from offbeat_core.serving.console_log import event
 
-from offbeat.coordinator.calls import Call
+from offbeat.coordinator.calls import RecordedCall
 from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.store.call_records import record_of, vector_of
 from offbeat.service.store.log_writer import LogWriter
@@ -37,7 +37,7 @@ class CallRecorder:
     def __init__(self, run: LiveRun, log_writer: LogWriter, segments: Segments, tally: ClientTally) -> None:
         self.update_files = UpdateFiles()
         self.stored_bytes = 0
-        self.observers: list[Callable[[Call], None]] = []
+        self.observers: list[Callable[[RecordedCall], None]] = []
         self._coordinator = run.coordinator
         self._alarm = run.alarm
         self._log_writer = log_writer
@@ -52,7 +52,7 @@ class CallRecorder:
             path.unlink(missing_ok=True)
         self._segments.release(unused)
 
-    def _record(self, call: Call) -> None:
+    def _record(self, call: RecordedCall) -> None:
         if call.name in _NOT_LOGGED:
             return
         record = replace(record_of(call, self._log_writer.number + 1), outcome=self._outcome(call))
@@ -72,7 +72,7 @@ class CallRecorder:
         for observe in self.observers:
             observe(call)
 
-    def _outcome(self, call: Call) -> list[Any] | None:
+    def _outcome(self, call: RecordedCall) -> list[Any] | None:
         """Return what the call's record says beside its arguments, for counts by client."""
         visits = self._coordinator.visits
         if call.name == "receive":

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from offbeat.coordinator import Coordinator
-from offbeat.coordinator.calls import Call
+from offbeat.coordinator.calls import RecordedCall
 
 MOST_VERSIONS = 1024
 MOST_EVALUATIONS = 2048
@@ -73,7 +73,7 @@ class RunHistory:
             "versions": [[point.seconds, point.version] for point in self.versions],
         }
 
-    def note(self, call: Call, coordinator: Coordinator) -> None:
+    def note(self, call: RecordedCall, coordinator: Coordinator) -> None:
         """Record the effects of a call that the coordinator has carried out."""
         if call.name == "receive":
             receipt = coordinator.visits.receipt(call.arguments["client"], call.arguments["visit"])

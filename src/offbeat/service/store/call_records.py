@@ -11,7 +11,7 @@ from torch import Tensor
 
 from offbeat.algorithms.components import Compression
 from offbeat.coordinator import Coordinator
-from offbeat.coordinator.calls import Call
+from offbeat.coordinator.calls import RecordedCall
 from offbeat.service.store.database import LogRecord
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.updates.update_body import StoredUpdate
@@ -35,7 +35,7 @@ class DiscardedUpdate:
         raise AssertionError("the update does not count, so it was not stored")
 
 
-def record_of(call: Call, number: int) -> LogRecord:
+def record_of(call: RecordedCall, number: int) -> LogRecord:
     """Return the record of a call.
 
     The call's update, if it has one, is a ``StoredUpdate`` or a ``DiscardedUpdate``; an opened sum is stored as well.
@@ -52,12 +52,12 @@ def record_of(call: Call, number: int) -> LogRecord:
             return LogRecord(number, call.name, arguments)
 
 
-def vector_of(call: Call) -> object:
+def vector_of(call: RecordedCall) -> object:
     """Return the update or the opened sum of a call; None if it has neither."""
     return next((call.arguments[name] for name in _VECTORS if name in call.arguments), None)
 
 
-def call_of(record: LogRecord, coordinator: Coordinator, updates: Path, models: ModelFiles) -> Call:
+def call_of(record: LogRecord, coordinator: Coordinator, updates: Path, models: ModelFiles) -> RecordedCall:
     """Return the call of a record, for a coordinator in the state before that call.
 
     The update's file is in the folder ``updates``.
@@ -67,9 +67,9 @@ def call_of(record: LogRecord, coordinator: Coordinator, updates: Path, models: 
     """
     if record.name == "reveal":
         opened = _stored(record, updates, models.length, None, is_masked=True)
-        return Call("reveal", {**record.arguments, "opened": opened})
+        return RecordedCall("reveal", {**record.arguments, "opened": opened})
     if record.name != "receive":
-        return Call(record.name, record.arguments)
+        return RecordedCall(record.name, record.arguments)
     assignment = coordinator.visits.assignment(record.arguments["client"])
     assert assignment is not None, "only the update of an open visit is logged"
     base = models.read(assignment.version) if coordinator.algorithm.needs_base else None
@@ -77,10 +77,10 @@ def call_of(record: LogRecord, coordinator: Coordinator, updates: Path, models: 
     if (share := record.arguments.get("share")) is not None:
         arguments["share"] = base64.b64decode(share)
     if record.file is None:
-        return Call("receive", {**arguments, "vector": DiscardedUpdate(record.digest or "")})
+        return RecordedCall("receive", {**arguments, "vector": DiscardedUpdate(record.digest or "")})
     compression = assignment.plan.compression
     update = _stored(record, updates, models.length, compression, is_masked=share is not None)
-    return Call("receive", {**arguments, "vector": update})
+    return RecordedCall("receive", {**arguments, "vector": update})
 
 
 def _stored(

@@ -12,7 +12,7 @@ from offbeat_core.number_checks import LARGEST_COUNT
 from offbeat_private.masks.envelope import RECORD_BYTES
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from offbeat.algorithms.components.update import Report
+from offbeat.algorithms.components.client_update import Report
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.strict_json import read_object, shortened
 

@@ -10,7 +10,7 @@ from offbeat_private.noise.noise_rows import NoiseSource
 from offbeat.algorithms import FADAS, FedAvg, FedBuff, FedNova
 from offbeat.algorithms.components import LocalPlan
 from offbeat.algorithms.components.buffers.noisy_sum import noisy
-from offbeat.algorithms.components.update import Update
+from offbeat.algorithms.components.client_update import Update
 from offbeat.algorithms.components.weights import constant, polynomial
 from offbeat.whole_numbers import Grid, WholeNumbers
 

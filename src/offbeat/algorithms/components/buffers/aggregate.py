@@ -9,8 +9,8 @@ from offbeat_core.local_plan import Payload
 from torch import Tensor
 
 from offbeat.algorithms.components.buffers.running_sum import RunningSum
+from offbeat.algorithms.components.client_update import Update, resolve
 from offbeat.algorithms.components.component import Component, RunFacts, prefixed, under
-from offbeat.algorithms.components.update import Update, resolve
 
 
 class NotFiniteError(ValueError):

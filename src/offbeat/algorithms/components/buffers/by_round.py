@@ -7,8 +7,8 @@ import torch
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight
 from offbeat.algorithms.components.buffers.running_sum import RunningSum
 from offbeat.algorithms.components.buffers.single_updates import Each, stacked, total_of
+from offbeat.algorithms.components.client_update import Update
 from offbeat.algorithms.components.schedules.arrival_groups import ArrivalGroups
-from offbeat.algorithms.components.update import Update
 
 
 class ByRound(Aggregate):

@@ -9,8 +9,8 @@ from torch import Tensor
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Entry, Weight, check_finite
 from offbeat.algorithms.components.buffers.running_sum import RunningSum
 from offbeat.algorithms.components.buffers.single_updates import stacked
+from offbeat.algorithms.components.client_update import Update, Vector, resolve
 from offbeat.algorithms.components.component import Component, RunFacts, restored, saved
-from offbeat.algorithms.components.update import Update, Vector, resolve
 
 _FORGOTTEN = "it has lost its memory; with server_keeps_updates the server could help it out"
 

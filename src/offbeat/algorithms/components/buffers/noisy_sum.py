@@ -11,8 +11,8 @@ from offbeat.algorithms.components.buffers.aggregate import Aggregate, Sum
 from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
 from offbeat.algorithms.components.buffers.running_sum import RunningSum, values
 from offbeat.algorithms.components.buffers.wrappers import Wrap
+from offbeat.algorithms.components.client_update import Promise, Update
 from offbeat.algorithms.components.component import RunFacts
-from offbeat.algorithms.components.update import Promise, Update
 
 if TYPE_CHECKING:
     from offbeat.algorithms.components.algorithm import Algorithm

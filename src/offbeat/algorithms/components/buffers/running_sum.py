@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from offbeat.algorithms.components.client_update import Vector, resolve
 from offbeat.algorithms.components.component import RunFacts
-from offbeat.algorithms.components.update import Vector, resolve
 
 
 class RunningSum:

@@ -12,8 +12,8 @@ from offbeat.algorithms.components.buffers.latest_of_each import LatestOfEach, c
 from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
 from offbeat.algorithms.components.buffers.running_sum import values
 from offbeat.algorithms.components.buffers.wrappers import Wrap, Wrapper
+from offbeat.algorithms.components.client_update import Update, resolve
 from offbeat.algorithms.components.component import RunFacts, restored, saved
-from offbeat.algorithms.components.update import Update, resolve
 
 if TYPE_CHECKING:
     from offbeat.algorithms.components.algorithm import Algorithm

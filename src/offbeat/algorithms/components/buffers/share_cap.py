@@ -8,8 +8,8 @@ import torch
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight
 from offbeat.algorithms.components.buffers.single_updates import Each
 from offbeat.algorithms.components.buffers.wrappers import Wrap, Wrapper
+from offbeat.algorithms.components.client_update import Update
 from offbeat.algorithms.components.component import RunFacts, prefixed, restored, saved, under
-from offbeat.algorithms.components.update import Update
 
 if TYPE_CHECKING:
     from offbeat.algorithms.components.algorithm import Algorithm

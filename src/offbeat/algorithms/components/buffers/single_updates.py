@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Entry, Weight
+from offbeat.algorithms.components.client_update import Update, resolve
 from offbeat.algorithms.components.component import RunFacts
-from offbeat.algorithms.components.update import Update, resolve
 
 _COLUMNS = {"client": torch.int64, "version": torch.int64, "examples": torch.int64, "steps": torch.int64}
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight
 from offbeat.algorithms.components.buffers.single_updates import stacked
+from offbeat.algorithms.components.client_update import Update, Vector, resolve
 from offbeat.algorithms.components.component import RunFacts, prefixed, under
-from offbeat.algorithms.components.update import Update, Vector, resolve
 
 
 class Window(Aggregate):

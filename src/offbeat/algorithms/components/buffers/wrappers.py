@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight
+from offbeat.algorithms.components.client_update import Update, UpdateRefusedError, Vector, resolve
 from offbeat.algorithms.components.component import RunFacts
-from offbeat.algorithms.components.update import Update, UpdateRefusedError, Vector, resolve
 
 if TYPE_CHECKING:
     from offbeat.algorithms.components.algorithm import Algorithm

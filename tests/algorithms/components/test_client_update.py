@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import Update, check_vector
-from offbeat.algorithms.components.update import check_update, resolve
+from offbeat.algorithms.components.client_update import check_update, resolve
 
 
 class Unopened:

@@ -1,21 +1,58 @@
-"""A Flower ClientApp that is called for one client's training after the other."""
+"""A Flower ClientApp: its state, its training, and as a client of the service."""
 
 # pyright: reportMissingImports=false
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from flwr.app import DEFAULT_TTL, Context, Message, MessageType, Metadata, RecordDict
+from flwr.app import DEFAULT_TTL, Array, ArrayRecord, Context, Message, MessageType, Metadata, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
+from flwr.proto.recorddict_pb2 import RecordDict as RecordDictMessage
 from numpy.typing import NDArray
-from offbeat_core.errors import OffbeatError
+from offbeat_client.visit import Fitted, Visit
+from offbeat_core.errors import GiveUpError, OffbeatError
 from offbeat_core.local_plan import LocalPlan
+from offbeat_core.user_code_errors import user_code
+from torch import Tensor
 
-from offbeat.flower.app_state import AppState
-from offbeat.flower.model_arrays import ModelArrays
+from offbeat.flower.model_arrays import Arrays, ModelArrays
 from offbeat.flower.records import ReplyError, read_trained, train_content
+
+_OWN, _STATE = "own", "state."
+
+
+@dataclass(frozen=True)
+class AppState:
+    """The state of an app for one client.
+
+    Attributes:
+        records: Flower's ``Context.state``.
+        own: Arrays of the app's model that are not parameters of the run, such as BatchNorm's statistics: the app is
+            given those that it returned last.
+    """
+
+    records: RecordDict = field(default_factory=RecordDict)
+    own: Arrays = field(default_factory=dict[str, "NDArray[Any]"])
+
+    def to_bytes(self) -> bytes:
+        """Return the state as bytes."""
+        kept = RecordDict({_OWN: ArrayRecord({name: Array(array) for name, array in self.own.items()})})
+        for name, record in self.records.items():
+            kept[_STATE + name] = record
+        return recorddict_to_proto(kept).SerializeToString()
+
+    @staticmethod
+    def from_bytes(data: bytes) -> "AppState":
+        """Return the state that ``to_bytes`` has written."""
+        kept = recorddict_from_proto(RecordDictMessage.FromString(data))
+        own = {name: array.numpy() for name, array in kept[_OWN].items()}
+        records = {name.removeprefix(_STATE): record for name, record in kept.items() if name.startswith(_STATE)}
+        return AppState(RecordDict(records), own)
+
 
 _RUN = 1  # apps see it in their context; there is one run in a process
 _SERVER = 1  # Flower's number of the server's node
@@ -124,3 +161,37 @@ def _message(client: int, version: int, kind: str, content: RecordDict) -> Messa
         message_type=kind,
     )
     return Message(content=content, metadata=metadata)
+
+
+class FlowerClient:
+    """A client whose visits an app trains.
+
+    An app that fails before it has trained once in this process is taken for a mistake, which ends the client. Later
+    failures give up the visit, as a SuperNode survives them.
+    """
+
+    def __init__(self, app: FlowerApp) -> None:
+        self._app = app
+        self._has_trained = False
+
+    def fit(self, model: dict[str, Tensor], visit: Visit[Tensor]) -> Fitted:
+        """Let the app train.
+
+        Raises:
+            OffbeatError: The app failed before it has trained once.
+            GiveUpError: It failed later.
+        """
+        arrays = {name: tensor.numpy() for name, tensor in model.items()}
+        try:
+            with user_code(f"visit {visit.number}: the Flower app failed"):
+                result = self._app.train(visit.client, arrays, visit.plan, visit.version, visit.state)
+        except OffbeatError as error:
+            if self._has_trained:
+                raise GiveUpError(str(error)) from error
+            is_setting = isinstance(error.__cause__, KeyError)
+            raise OffbeatError(f"{error}{_SETTINGS_HINT if is_setting else ''}") from error
+        self._has_trained = True
+        return Fitted(result.model, result.examples, loss=result.loss, state=result.state)
+
+
+_SETTINGS_HINT = ": if that is a setting, give it with --node-config or --run-config"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from offbeat.algorithms import FedAvg, FedBuff
 from offbeat.algorithms.components.buffers.secret import secret
-from offbeat.coordinator.participation import Participation
+from offbeat.coordinator.participation_limits import Participation
 from tests.coordinator.conftest import CLIENTS, LENGTH, everybody_present, make
 
 
