@@ -15,8 +15,9 @@ from simulation import REPETITIONS, WORKLOADS, simulation, trainer_named
 from torch import nn
 
 from offbeat.algorithms import Algorithm, FedAvg, FedBuff
-from offbeat.training.trainers.batched.vmap import VmapTrainer
-from offbeat.training.trainers.distributed.processes import ProcessTrainer
+from offbeat.training.trainers.batched.vmap import VmapBackend
+from offbeat.training.trainers.distributed.processes import ProcessPool
+from offbeat.training.trainers.trainer import Trainer
 
 
 def perceptron() -> nn.Module:
@@ -43,9 +44,9 @@ def main() -> None:
             ratios: list[float] = []
             for _ in range(REPETITIONS):
                 one = trainer_named("vmap", workload)
-                of_worker = partial(VmapTrainer, batch_limit=one.batch_limit)
+                of_worker = partial(VmapBackend, batch_limit=one.batch_limit)
                 ones.append(simulation(workload, make(workload.cohort), "uniform", one))
-                two = ProcessTrainer(one.workload, workers=2, make=of_worker)
+                two = Trainer(ProcessPool(one.workload, workers=2, make=of_worker))
                 ratios.append(simulation(workload, make(workload.cohort), "uniform", two) / ones[-1])
             spread = f"{min(ratios):.2f} … {max(ratios):.2f}"
             figures = f"{statistics.median(ones):,.0f} | {statistics.median(ratios):.2f}"

@@ -31,7 +31,8 @@ from offbeat.population.devices.client_devices import ConstantLink, Devices
 from offbeat.simulation.simulator import Simulation
 from offbeat.simulation.totals import Stop
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.trainer import Job, Result, Trainer
+from offbeat.training.trainers.backend import Backend, Job, Result
+from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.workload import Examples, Objective, Workload
 
 STRETCHES = 5
@@ -39,7 +40,7 @@ UPDATES = 40_000  # a stretch
 ROWS = [(10**2, 10**2), (10**4, 10**2), (10**6, 10**2), (10**4, 10**4), (10**5, 10**4), (10**6, 10**4)]
 
 
-class NullTrainer(Trainer):
+class NullBackend(Backend):
     """Returns zeros at once, the same for all."""
 
     name = "null"
@@ -50,7 +51,7 @@ class NullTrainer(Trainer):
         examples = Examples(self._zeros, self._zeros)
         self.workload = Workload(FlatModel(Linear(9, 1)), Objective(mse_loss), examples, [np.arange(60)] * clients, 1)
 
-    def collect(self, jobs: Sequence[Job]) -> list[Result]:
+    def train(self, jobs: Sequence[Job]) -> list[Result]:
         """Return zeros for each."""
         return [Result(self._zeros, 0.0) for _ in jobs]
 
@@ -74,7 +75,7 @@ def world(clients: int, in_flight: int) -> Simulation:
             local=LocalPlan(steps=10, batch_size=5, lr=0.1),
         ),
         devices,
-        NullTrainer(clients),
+        Trainer(NullBackend(clients)),
         evaluate=lambda model: (0.0, {}),
         evaluate_every_seconds=1e9,
         stop=Stop(),

@@ -37,8 +37,9 @@ from offbeat.simulation.totals import Stop
 from offbeat.training.accelerator import Accelerator, choose_device
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import resnet18
+from offbeat.training.trainers.backend import Job
 from offbeat.training.trainers.choice import make_trainer
-from offbeat.training.trainers.trainer import Job, Trainer
+from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.workload import Examples, Objective, Workload
 
 REPETITIONS = 5

@@ -9,9 +9,9 @@ from loky import ProcessPoolExecutor
 
 from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.backend import Job, Result
 from offbeat.training.trainers.distributed.packed_code import pack_code, unpack_code
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job, Result
+from offbeat.training.trainers.loop import LoopBackend
 from offbeat.training.workload import Examples, Objective, Workload
 
 
@@ -57,19 +57,19 @@ class LokyTrainer:
         self._executor.shutdown(kill_workers=True)
 
 
-_trainer: LoopTrainer | None = None  # of a process of loky
+_backend: LoopBackend | None = None  # of a process of loky
 
 
 def _set_up(code: np.ndarray, inputs: np.ndarray, labels: np.ndarray, shards: list[np.ndarray], seed: int) -> None:
-    global _trainer
+    global _backend
     torch.set_num_threads(1)
     keep_freed_memory()
     module, loss = unpack_code(torch.from_numpy(code))
     examples = Examples(torch.from_numpy(inputs), torch.from_numpy(labels))
-    _trainer = LoopTrainer(Workload(FlatModel(module), Objective(loss), examples, shards, seed))
+    _backend = LoopBackend(Workload(FlatModel(module), Objective(loss), examples, shards, seed))
 
 
 def _train(start: np.ndarray, job: Job) -> tuple[np.ndarray, float]:
-    assert _trainer is not None
-    (result,) = _trainer.collect([job._replace(start=torch.from_numpy(start))])
+    assert _backend is not None
+    (result,) = _backend.train([job._replace(start=torch.from_numpy(start))])
     return result.vector.numpy(), result.loss

@@ -32,9 +32,10 @@ from workloads import plain_loop
 from offbeat.algorithms import FedBuff
 from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.distributed.processes import ProcessTrainer
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job, Trainer
+from offbeat.training.trainers.backend import Job
+from offbeat.training.trainers.distributed.processes import ProcessPool
+from offbeat.training.trainers.loop import LoopBackend
+from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.workload import Workload
 
 WORKERS = 2
@@ -43,13 +44,13 @@ JOBS = 24
 
 
 def _ray(workload: Workload) -> Trainer:
-    from offbeat.training.trainers.distributed.ray_trainer import RayTrainer
+    from offbeat.training.trainers.distributed.ray_pool import RayPool
 
-    return RayTrainer(workload, workers=WORKERS)
+    return Trainer(RayPool(workload, workers=WORKERS))
 
 
 POOLS: dict[str, Callable[[Workload], Any]] = {
-    "processes": partial(ProcessTrainer, workers=WORKERS),
+    "processes": lambda workload: Trainer(ProcessPool(workload, workers=WORKERS)),
     "loky": partial(LokyTrainer, workers=WORKERS),
     "ray": _ray,
 }
@@ -95,7 +96,7 @@ def fresh(pool: str) -> dict[str, float]:
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
 
 
-_loop: LoopTrainer | None = None  # of a process of ``two_processes``
+_loop: LoopBackend | None = None  # of a process of ``two_processes``
 
 
 def _half(jobs: int, steps: int, part: int) -> None:
@@ -104,15 +105,15 @@ def _half(jobs: int, steps: int, part: int) -> None:
     if _loop is None:
         torch.set_num_threads(1)
         keep_freed_memory()  # as the pools' processes do
-        _loop = LoopTrainer(training_workload(workload))
-    _loop.collect(jobs_of(workload, jobs, steps)[part::WORKERS])
+        _loop = LoopBackend(training_workload(workload))
+    _loop.train(jobs_of(workload, jobs, steps)[part::WORKERS])
 
 
 def job_rates(rounds: int) -> None:
     """Print the jobs per second of each pool beside two processes without one."""
     workload = WORKLOADS["W2"]
     training = training_workload(workload)
-    loop = LoopTrainer(training)
+    loop = LoopBackend(training)
     with ExitStack() as stack:
         spawn = get_context("spawn")
         warm = stack.enter_context(ProcessPoolExecutor(WORKERS, mp_context=spawn))
@@ -126,7 +127,7 @@ def job_rates(rounds: int) -> None:
             shares: dict[str, list[float]] = {name: [] for name in trainers}
             milliseconds: list[float] = []
             for _ in range(rounds):
-                milliseconds.append(1000 * _seconds(partial(loop.collect, jobs[:5])) / 5)
+                milliseconds.append(1000 * _seconds(partial(loop.train, jobs[:5])) / 5)
                 for name, trainer in trainers.items():
                     two = _seconds(lambda steps=steps: list(warm.map(partial(_half, JOBS, steps), range(WORKERS))))
                     shares[name].append(two / _seconds(partial(train, trainer, jobs)))

@@ -40,7 +40,7 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.minibatches import gather
 from offbeat.training.trainers.batched.dense import dense_step
 from offbeat.training.trainers.choice import make_trainer
-from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.loop import LoopBackend
 from offbeat.training.trainers.trainer import Trainer
 
 REPETITIONS = 5
@@ -112,7 +112,7 @@ def simulation(workload: Simulated, algorithm: Algorithm, durations: str, traine
 
     Its construction and its first round are left out.
     """
-    updates = workload.looped if isinstance(trainer, LoopTrainer) else workload.simulated
+    updates = workload.looped if isinstance(trainer.backend, LoopBackend) else workload.simulated
     random = np.random.default_rng(1)
     step_seconds = {
         "constant": lambda n: np.ones(n),

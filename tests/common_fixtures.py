@@ -27,10 +27,10 @@ settings.load_profile("offbeat")
 @pytest.fixture(scope="session", autouse=True)
 def one_process_a_run() -> Generator[None]:
     """Runs in this process start no others for training: the tests keep all cores busy already."""
-    from offbeat.training.trainers.distributed import switching
+    from offbeat.training.trainers import trainer
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(switching, "_PATIENCE_SECONDS", math.inf)
+        patch.setattr(trainer, "_PATIENCE_SECONDS", math.inf)
         yield
 
 

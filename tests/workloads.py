@@ -5,9 +5,9 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
-from offbeat.training.trainers.batched.vmap import VmapTrainer
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.backend import Job
+from offbeat.training.trainers.batched.vmap import VmapBackend
+from offbeat.training.trainers.loop import LoopBackend
 from offbeat.training.workload import Examples, Objective, Workload
 
 
@@ -22,7 +22,7 @@ def assert_batches_train_like_the_loop(model, inputs):
     workload = workload_of(model, inputs=inputs, labels=torch.arange(len(inputs)) % 2, shards=shards, seed=1)
     plan = LocalPlan(steps=2, batch_size=4, lr=0.1)
     jobs = [Job(client, 0, 0, model.vector.clone(), plan, "delta") for client in (0, 1)]
-    loop, batched = (trainer.collect(jobs) for trainer in (LoopTrainer(workload), VmapTrainer(workload)))
+    loop, batched = (trainer.train(jobs) for trainer in (LoopBackend(workload), VmapBackend(workload)))
     for one, other in zip(loop, batched, strict=True):
         assert one.vector.norm() > 1e-3
         assert torch.allclose(one.vector, other.vector, atol=1e-6)

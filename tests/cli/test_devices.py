@@ -61,7 +61,7 @@ def test_tuning_prints_the_key_of_the_fastest_trainer(
     file = tmp_path / "some.toml"
     file.write_text(FILE.format(model="mlp"))
     measured = [("loop", 10.0), ("vmap", 1234.56), ("unfold", "it has no convolutions")]
-    monkeypatch.setattr("offbeat.training.trainers.tuning.measure_trainers", lambda *_: iter(measured))
+    monkeypatch.setattr("offbeat.training.trainers.choice.measure_trainers", lambda *_: iter(measured))
     code, out, _ = offbeat("devices", str(file), "--tune", "--set", "device=cpu")
     assert code == 0
     assert out.splitlines()[-4:] == [
@@ -78,7 +78,7 @@ def test_tuning_without_a_trainer_that_works_says_why(
     file = tmp_path / "some.toml"
     file.write_text(FILE.format(model="mlp"))
     monkeypatch.setattr(
-        "offbeat.training.trainers.tuning.measure_trainers",
+        "offbeat.training.trainers.choice.measure_trainers",
         lambda *_: iter([("loop", "it failed")]),
     )
     code, out, err = offbeat("devices", str(file), "--tune", "--set", "device=cpu")

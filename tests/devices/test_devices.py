@@ -25,12 +25,12 @@ from offbeat.training.fit_check import check_fit
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import cnn, mlp
 from offbeat.training.objectives import accuracy
-from offbeat.training.trainers.batched.vmap import VmapTrainer
+from offbeat.training.trainers.backend import Job
+from offbeat.training.trainers.batched.vmap import VmapBackend
 from offbeat.training.trainers.choice import choose_trainer, make_trainer
-from offbeat.training.trainers.graph_loop import GraphLoopTrainer
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.smaller_batches import SmallerBatches
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.graph_loop import GraphBackend
+from offbeat.training.trainers.loop import LoopBackend
+from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.workload import Examples, Objective, Workload
 
 HAS_GPU = torch.cuda.is_available()
@@ -70,8 +70,8 @@ def make(name, made, plan=PLAN):
     if HAS_GPU:
         return make_trainer(name, made, plan=plan)
     if name == "loop":
-        return SmallerBatches(GraphLoopTrainer(made, record=lambda compute: compute))
-    return SmallerBatches(VmapTrainer(made, batch_limit=8, padded=True, unfold_convolutions=name == "unfold"))
+        return Trainer(GraphBackend(made, record=lambda compute: compute))
+    return Trainer(VmapBackend(made, batch_limit=8, padded=True, unfold_convolutions=name == "unfold"))
 
 
 def jobs_of(made, plan=PLAN):
@@ -83,7 +83,7 @@ def jobs_of(made, plan=PLAN):
 def trained(name, model, plan=PLAN, accelerator=GPU, **options):
     made = workload(model, accelerator, **options)
     with accelerator.numerics():
-        trainer = LoopTrainer(made) if name == "reference" else make(name, made, plan)
+        trainer = Trainer(LoopBackend(made)) if name == "reference" else make(name, made, plan)
         jobs = jobs_of(made, plan)
         if name == "reference":
             return trainer.collect(jobs)
@@ -115,7 +115,7 @@ def test_dropout_is_not_batched():
     """In a batch its noise is drawn on the CPU, in the loop on the GPU."""
     made = workload("dropout")
     with GPU.numerics():
-        assert choose_trainer(made, PLAN)[0] == "loop"
+        assert choose_trainer(made, PLAN, CLIENTS)[0] == "loop"
 
 
 @pytest.mark.parametrize("name", ["vmap", "unfold"])
@@ -164,7 +164,7 @@ def test_a_batch_that_does_not_fit_is_halved():
     most = torch.cuda.memory_reserved() + 2 * 2**30
     torch.cuda.set_per_process_memory_fraction(min(1.0, most / torch.cuda.mem_get_info()[1]))
     try:
-        trainer.batch_limit = trainer._trainer.batch_limit = 64
+        trainer.backend.batch_limit = 64
         with GPU.numerics():
             results = trainer.collect(jobs_of(made))
     finally:

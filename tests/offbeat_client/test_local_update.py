@@ -11,8 +11,9 @@ from offbeat_core.local_plan import Compression, LocalPlan
 from safetensors.numpy import load_file
 
 from offbeat.simulation.training_queue import TrainingQueue
-from offbeat.training.trainers.trainer import Job, Result, Trainer
-from offbeat.training.trainers.trainer import result_vector as trainers_vector
+from offbeat.training.trainers.backend import Backend, Job, Result
+from offbeat.training.trainers.backend import result_vector as trainers_vector
+from offbeat.training.trainers.trainer import Trainer
 
 WHOLE = LocalPlan(steps=3, batch_size=2, lr=0.1)
 TOP_K = replace(WHOLE, compression=Compression("top_k", (("share", 0.4),)))
@@ -22,12 +23,12 @@ LENGTH = 6
 SEED = 5
 
 
-class Scripted(Trainer):
+class Scripted(Backend):
     """Ends each visit at a point of its own."""
 
     batch_limit = 1
 
-    def collect(self, jobs):
+    def train(self, jobs):
         return [
             Result(trainers_vector(job.payload, job.start, torch.from_numpy(end_of(job.visit))), 0.0) for job in jobs
         ]
@@ -61,7 +62,7 @@ def read(path, plan):
     ],
 )
 def test_updates_are_those_of_the_simulator(tmp_path, visit, payload, plan):
-    queue = TrainingQueue(Scripted(), LENGTH, SEED)
+    queue = TrainingQueue(Trainer(Scripted()), LENGTH, SEED)
     start = np.linspace(-1, 1, LENGTH, dtype=np.float32)
     ours = None
     for number in range(4):

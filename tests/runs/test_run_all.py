@@ -16,7 +16,7 @@ from offbeat.runs.directory import read
 from offbeat.runs.run_all import check_runs, run_all
 from offbeat.simulation.simulator import Simulation
 from offbeat.training.models import softmax_regression
-from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.loop import LoopBackend
 from tests.runs.conftest import ALL as LABELS
 from tests.runs.conftest import NET, names
 
@@ -57,11 +57,11 @@ class TestRuns:
     def test_the_resolved_configuration_of_a_flower_app_can_be_loaded(
         self, experiment, run, files, tmp_path, monkeypatch
     ):
-        class AppTrainer(LoopTrainer):  # in the place of the one that needs Flower
+        class AppBackend(LoopBackend):  # in the place of the one that needs Flower
             name = "flower"
 
         monkeypatch.setattr(
-            "offbeat.worlds.simulation.build_flower_trainer", lambda app, workload, *_: AppTrainer(workload)
+            "offbeat.worlds.simulation.build_flower_backend", lambda app, workload, *_: AppBackend(workload)
         )
         run(experiment("flower.app=a:app", "stop.virtual_seconds=20"), "one", ["fedavg"])
         config = tmp_path / "one" / "fedavg-seed1" / "config.toml"

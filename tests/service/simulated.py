@@ -15,7 +15,8 @@ from offbeat.population.devices.client_devices import ConstantLink, Devices
 from offbeat.simulation.simulator import Simulation
 from offbeat.simulation.totals import Stop
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.loop import LoopBackend
+from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.workload import Workload
 from tests.workloads import workload_of
 
@@ -69,7 +70,7 @@ def simulate(
         availability=Always(),
         when_away="pause",
     )
-    trainer = LoopTrainer(workload)
+    trainer = Trainer(LoopBackend(workload))
     simulation = Simulation(
         coordinator,
         devices,

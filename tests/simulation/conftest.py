@@ -14,13 +14,31 @@ from offbeat.population.devices.bandwidth_traces import Trace
 from offbeat.population.devices.client_devices import ConstantLink, Devices, TraceLink
 from offbeat.simulation.simulator import Simulation
 from offbeat.simulation.totals import Stop
-from offbeat.training.trainers.trainer import Result, Trainer, result_vector
+from offbeat.training.trainers.backend import Result, result_vector
 
 # When four clients are online.
 TIMES = [[(0, 4.5), (6, 30)], [(0, 2), (2.25, 5), (7, 9), (11, 30)], [(1, 12), (14, 18)], [(0, 30)]]
 
 
-class QuadraticTrainer(Trainer):
+class FakeTrainer:
+    """A trainer without a backend."""
+
+    name = kernel = "fake"
+    batch_limit = 1
+    keeps_states = False
+    notes = ()
+
+    def submit(self, job):
+        pass
+
+    def cancel(self, job):
+        pass
+
+    def close(self):
+        pass
+
+
+class QuadraticTrainer(FakeTrainer):
     """Client i's loss is (w − target_i)²/2, one exact gradient step a local step.
 
     Jobs for which ``diverges`` returns True give NaN.
@@ -52,7 +70,7 @@ class QuadraticTrainer(Trainer):
         return results
 
 
-class RecordingTrainer(Trainer):
+class RecordingTrainer(FakeTrainer):
     """Records the clients of each batch; an update is the client's number in both entries, unless told otherwise."""
 
     def __init__(self, batch_limit=1, outcome=None):

@@ -10,7 +10,7 @@ from offbeat.coordinator import Coordinator
 from offbeat.simulation.events import Kind
 from offbeat.simulation.simulated_visit import SimulatedVisit, visits_from_state, visits_state
 from offbeat.simulation.training_queue import TrainingQueue
-from offbeat.training.trainers.trainer import Job, Result
+from offbeat.training.trainers.backend import Job, Result
 from tests.simulation.conftest import RecordingTrainer, local_plan, one_by_one
 
 PLAN = local_plan(2, lr=0.1)

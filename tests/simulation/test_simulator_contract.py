@@ -14,7 +14,7 @@ from offbeat.algorithms.components.buffers.wrappers import limit
 from offbeat.algorithms.components.weights import constant
 from offbeat.coordinator.selection import UniformPool
 from offbeat.simulation.totals import Stop
-from offbeat.training.trainers.trainer import Result
+from offbeat.training.trainers.backend import Result
 from tests.simulation.conftest import QuadraticTrainer, ended, local_plan, one_by_one, resume, run, visits_of
 
 

@@ -14,9 +14,10 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import FedAsync, FedAvg, FedBuff, FedFa, FedLaAvg, LocalPlan, Port
 from offbeat.simulation.totals import Stop
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.batched.vmap import VmapTrainer
-from offbeat.training.trainers.distributed.processes import ProcessTrainer
-from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.batched.vmap import VmapBackend
+from offbeat.training.trainers.distributed.processes import ProcessPool
+from offbeat.training.trainers.loop import LoopBackend
+from offbeat.training.trainers.trainer import Trainer
 from tests.simulation.conftest import times_of
 from tests.workloads import workload_of
 
@@ -57,7 +58,7 @@ def initial(parts):
 @pytest.fixture(scope="module")
 def processes(parts):
     """Trainers of one and two processes, which serve all runs."""
-    trainers = [ProcessTrainer(workload_of(**parts), workers=workers) for workers in (1, 2)]
+    trainers = [Trainer(ProcessPool(workload_of(**parts), workers=workers)) for workers in (1, 2)]
     yield trainers
     for trainer in trainers:
         trainer.close()
@@ -117,8 +118,8 @@ def test_any_schedule_any_batch_any_workers_interrupted_or_not(
             steps += 1
         return ended + simulation.ended, evaluations, simulation.model
 
-    loop = LoopTrainer(workload_of(**parts))
-    one, other = (VmapTrainer(workload_of(**parts), batch_limit=limit) for limit in limits)
+    loop = Trainer(LoopBackend(workload_of(**parts)))
+    one, other = (Trainer(VmapBackend(workload_of(**parts), batch_limit=limit)) for limit in limits)
     expected = outcome(loop)
     batched = outcome(one)
     same(outcome(loop, interruption, processes[workers]), expected)

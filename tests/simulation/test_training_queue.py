@@ -5,7 +5,7 @@ import torch
 
 from offbeat.algorithms.components import Compression
 from offbeat.simulation.training_queue import DivergedError, TrainingQueue
-from offbeat.training.trainers.trainer import Job, Result
+from offbeat.training.trainers.backend import Job, Result
 from tests.simulation.conftest import RecordingTrainer as Recorder
 from tests.simulation.conftest import local_plan
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.backend import Job
+from offbeat.training.trainers.loop import LoopBackend
 from tests.workloads import workload_of
 
 SHARD_SIZES = (7, 23, 3, 12)  # examples a client
@@ -51,11 +51,11 @@ def assert_alike(results: Any, expected: Any, factor: float = 1) -> None:
 
 def assert_same_in_parts(trainer: Any, jobs: list[Job]) -> None:
     """Assert that a trainer's results do not depend on the division of ten jobs."""
-    expected = trainer.collect(jobs)
+    expected = trainer.train(jobs)
     for size in (1, 2, 3, 7):  # alone and last ones have a row that only fills up
-        parts = [trainer.collect(jobs[first : first + size]) for first in range(0, len(jobs), size)]
+        parts = [trainer.train(jobs[first : first + size]) for first in range(0, len(jobs), size)]
         assert_same([result for part in parts for result in part], expected)
-    assert_same(trainer.collect(jobs[::-1])[::-1], expected)
+    assert_same(trainer.train(jobs[::-1])[::-1], expected)
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +102,7 @@ def trainer(network, data):
     """Return a function that makes a trainer of the small network, or of another module."""
 
     def make(module=None, *, model=None, dropout=0.0, **more):
-        return LoopTrainer(workload_of(model or FlatModel(module or network(dropout)), **data | more))
+        return LoopBackend(workload_of(model or FlatModel(module or network(dropout)), **data | more))
 
     return make
 

@@ -17,10 +17,10 @@ from offbeat.training import augmentation, models
 from offbeat.training.augmentation import AUGMENTATIONS, check_augmentation, crop_and_flip
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.minibatches import gather
-from offbeat.training.trainers.batched.vmap import VmapTrainer
+from offbeat.training.trainers.backend import Job
+from offbeat.training.trainers.batched.vmap import VmapBackend
 from offbeat.training.trainers.choice import make_trainer
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.loop import LoopBackend
 from tests.training.conftest import SEED, assert_alike, assert_same, assert_same_in_parts, data_of, made
 from tests.workloads import workload_of
 
@@ -139,13 +139,13 @@ def jobs_of(name, number=10, **changes):
 
 
 def test_the_model_sees_augmented_minibatches(monkeypatch):
-    trainer, shown = make(LoopTrainer), []
+    trainer, shown = make(LoopBackend), []
     trainer._model.module.register_forward_pre_hook(lambda _, inputs: shown.append(inputs[0].clone()))
     chosen = []
     monkeypatch.setattr(
         "offbeat.training.workload.gather", lambda values, rows: (chosen.append(rows), gather(values, rows))[1]
     )
-    trainer.collect([Job(1, 6, 0, model_of("kernel").vector.clone(), PLAN, "delta")])
+    trainer.train([Job(1, 6, 0, model_of("kernel").vector.clone(), PLAN, "delta")])
     assert len(shown) == 4
     for step, (inputs, rows) in enumerate(zip(shown, chosen[::2], strict=True)):
         for place, row in enumerate(rows):
@@ -158,10 +158,10 @@ def test_the_model_sees_augmented_minibatches(monkeypatch):
 @pytest.mark.parametrize("changes", [{}, {"momentum": 0.5}, {"by_epochs": True}], ids=str)
 def test_batched_visits_see_the_same_as_one_after_the_other(name, changes, seen):
     jobs = jobs_of(name, **changes)
-    expected = make(LoopTrainer, name).collect(jobs)
+    expected = make(LoopBackend, name).train(jobs)
     alone = {who: list(minibatches.values()) for who, minibatches in seen.items()}
     seen.clear()
-    assert_alike(make(VmapTrainer, name).collect(jobs), expected)
+    assert_alike(make(VmapBackend, name).train(jobs), expected)
     for job in jobs:
         who = job.client, job.visit
         assert len(alone[who]) == job.plan.steps
@@ -171,15 +171,15 @@ def test_batched_visits_see_the_same_as_one_after_the_other(name, changes, seen)
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_division_of_jobs_does_not_change_a_bit(name):
-    assert_same_in_parts(make(VmapTrainer, name), jobs_of(name))
+    assert_same_in_parts(make(VmapBackend, name), jobs_of(name))
 
 
-@pytest.mark.parametrize("kind", [LoopTrainer, VmapTrainer])
+@pytest.mark.parametrize("kind", [LoopBackend, VmapBackend])
 def test_a_visit_cut_short_sees_the_beginning(kind, seen):
     (job,) = jobs_of("kernel", 1)
-    make(kind).collect([job._replace(plan=PLAN)])
+    make(kind).train([job._replace(plan=PLAN)])
     whole = list(seen.pop((0, 0)).values())
-    make(kind).collect([job._replace(plan=dataclasses.replace(PLAN, steps=2))])
+    make(kind).train([job._replace(plan=dataclasses.replace(PLAN, steps=2))])
     assert len(whole) == 4
     assert len(seen[0, 0]) == 2
     assert all(map(torch.equal, seen[0, 0].values(), whole))
@@ -189,9 +189,7 @@ def test_a_visit_cut_short_sees_the_beginning(kind, seen):
 @pytest.mark.parametrize("name", ["loop", "vmap"])
 def test_there_is_none_unless_it_is_asked_for(name, seen):
     def results(**given):
-        return make_trainer(name, workload_of(model_of("kernel"), **DATA, **given), plan=PLAN).collect(
-            jobs_of("kernel")
-        )
+        return make_trainer(name, workload_of(model_of("kernel"), **DATA, **given), plan=PLAN).train(jobs_of("kernel"))
 
     expected = results()
     assert_same(results(augmentation=None), expected)

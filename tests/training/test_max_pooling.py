@@ -12,8 +12,8 @@ from offbeat.algorithms import LocalPlan
 from offbeat.training import max_pooling, models
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.max_pooling import fast_max_pooling
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.backend import Job
+from offbeat.training.trainers.loop import LoopBackend
 from tests.training.conftest import assert_same, data_of, made
 from tests.workloads import workload_of
 
@@ -138,7 +138,7 @@ def test_training_and_evaluation_keep_their_bits(monkeypatch):
     def run():
         workload = workload_of(model, **data)
         with Seen() as seen:
-            results = LoopTrainer(workload).collect(jobs)
+            results = LoopBackend(workload).train(jobs)
         trained, seen.fast = seen.fast, False
         with seen:
             tested = dataclasses.replace(workload, test=workload.train).evaluator()(jobs[0].start)

@@ -67,7 +67,8 @@ def _describe(experiment: "Experiment", *, tune: bool) -> None:
         for label in experiment.algorithms:
             trainer, reason = experiment.trainer, "the experiment says so"
             if trainer == "auto":
-                trainer, reason = choose_trainer(workload, experiment.plan(label))
+                at_work = _clients_at_work(experiment.algorithm(label), len(shards))
+                trainer, reason = choose_trainer(workload, experiment.plan(label), at_work)
             click.echo(f"{label}: device {accelerator.device}, trainer {trainer}: {reason}")
         if tune:
             first = next(iter(experiment.algorithms))
@@ -76,18 +77,23 @@ def _describe(experiment: "Experiment", *, tune: bool) -> None:
 
 def _tune(workload: "Workload", plan: "LocalPlan", algorithm: "Algorithm") -> None:
     """Print the visits per second of each trainer, and the key of the fastest."""
-    import torch
-
-    from offbeat.training.trainers.tuning import measure_trainers
+    from offbeat.training.trainers.choice import measure_trainers
 
     rates: dict[str, float] = {}
-    try:
-        algorithm.start(torch.zeros(1), len(workload.shards))
-    except ValueError as error:
-        raise OffbeatError(f"algorithm {algorithm.name}: {error}") from None
-    for name, measured in measure_trainers(workload, plan, max(algorithm.slots(), 1)):
+    for name, measured in measure_trainers(workload, plan, _clients_at_work(algorithm, len(workload.shards))):
         click.echo(f"{name}: {measured if isinstance(measured, str) else f'{measured:,.1f} visits per second'}")
         if not isinstance(measured, str):
             rates[name] = measured
     if rates:
         click.echo(f'trainer = "{max(rates, key=lambda name: rates[name])}"')
+
+
+def _clients_at_work(algorithm: "Algorithm", clients: int) -> int:
+    """Return how many of the clients work at the same time."""
+    import torch
+
+    try:
+        algorithm.start(torch.zeros(1), clients)
+    except ValueError as error:
+        raise OffbeatError(f"algorithm {algorithm.name}: {error}") from None
+    return max(algorithm.slots(), 1)

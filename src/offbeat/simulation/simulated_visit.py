@@ -13,7 +13,7 @@ from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Assignment
 from offbeat.simulation.events import Kind
 from offbeat.simulation.training_queue import PromisedUpload, TrainingQueue, bytes_tensor, tensor_bytes
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.backend import Job
 
 
 @dataclass(slots=True, eq=False)

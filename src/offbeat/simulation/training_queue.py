@@ -15,7 +15,8 @@ from torch import Tensor
 
 from offbeat.algorithms.components.client_update import check_shape, check_vector
 from offbeat.algorithms.components.component import under
-from offbeat.training.trainers.trainer import Job, Result, Trainer
+from offbeat.training.trainers.backend import Job, Result
+from offbeat.training.trainers.trainer import Trainer
 
 
 class DivergedError(OffbeatError):

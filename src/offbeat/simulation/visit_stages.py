@@ -21,7 +21,8 @@ from offbeat.simulation.simulated_visit import SimulatedVisit, visits_from_state
 from offbeat.simulation.totals import Outcome, Totals, VisitEnded
 from offbeat.simulation.training_queue import PromisedUpload, TrainingQueue
 from offbeat.simulation.visit_costs import PlanCosts, Timing
-from offbeat.training.trainers.trainer import Job, Trainer
+from offbeat.training.trainers.backend import Job
+from offbeat.training.trainers.trainer import Trainer
 
 if TYPE_CHECKING:  # a simulation without masks needs no cryptography
     from offbeat.simulation.masked_updates import MaskedUpdates

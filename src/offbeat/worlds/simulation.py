@@ -32,7 +32,7 @@ from offbeat.worlds.availability_check import check_first_client
 from offbeat.worlds.buffer_wrappers import wrap_buffer
 from offbeat.worlds.data_placement import fits_on_device
 from offbeat.worlds.dry_run import dry_run
-from offbeat.worlds.flower_trainer import build_flower_trainer
+from offbeat.worlds.flower_backend import build_flower_backend
 from offbeat.worlds.pattern_guard import guard_pattern
 from offbeat.worlds.population import Population, build_population, pool_clients
 from offbeat.worlds.simulated_privacy import protect, with_epsilon
@@ -185,12 +185,13 @@ class World:
     def _trainer(self, workload: Workload, plan: LocalPlan) -> Trainer:
         trainer, flower = self.experiment.trainer, self.experiment.flower
         if flower is not None:
-            return build_flower_trainer(flower, workload, self.algorithm, plan, len(workload.shards))
+            return Trainer(build_flower_backend(flower, workload, self.algorithm, plan, len(workload.shards)))
         # Data on disk may not fit into memory, so they are not copied there for other processes.
         is_on_disk = any(isinstance(part, np.memmap) for part in name_inputs("", self.dataset.train_inputs).values())
         workers = 1 if is_on_disk and trainer not in ("processes", "ray") else self.workers
         typical = plan.of(int(np.median([len(shard) for shard in workload.shards])))
-        return make_trainer(trainer, workload, plan=typical, workers=workers, cluster=self.cluster)
+        at_work = self.algorithm.slots()  # which its coordinator has started
+        return make_trainer(trainer, workload, plan=typical, at_work=at_work, workers=workers, cluster=self.cluster)
 
 
 def build_simulation(

@@ -13,8 +13,8 @@ from offbeat.algorithms.components import LocalPlan
 from offbeat.service.client.local_sgd import LocalSGD
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import METRICS, Objective
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.backend import Job
+from offbeat.training.trainers.loop import LoopBackend
 from tests.error_line import error_line
 from tests.inputs_by_name import Plain, Sentences, named, sentences_of
 from tests.training.conftest import made
@@ -42,8 +42,8 @@ def simulated(plan, client=2, number=4, offset=None):
     """Return the end of the simulator's training by parameter name, and its loss."""
     model = FlatModel(network())
     start = model.vector.clone()
-    trainer = LoopTrainer(workload_of(model, inputs=INPUTS, labels=LABELS, shards=SHARDS, seed=5))
-    (result,) = trainer.collect([Job(client, number, 12, start, plan, "params", offset)])
+    trainer = LoopBackend(workload_of(model, inputs=INPUTS, labels=LABELS, shards=SHARDS, seed=5))
+    (result,) = trainer.train([Job(client, number, 12, start, plan, "params", offset)])
     return model.named(result.vector), result.loss
 
 
@@ -208,8 +208,8 @@ def test_inputs_by_name_and_the_models_own_loss(visit, loss):
     data = sentences_of((7, 4, 11))
     model, words, mine = made(lambda: FlatModel(Plain())), data["inputs"], data["shards"][2]
     begin = {name: tensor.clone() for name, tensor in model.named(model.vector).items()}
-    trainer = LoopTrainer(workload_of(model, **data))
-    (result,) = trainer.collect([Job(2, 4, 12, model.vector.clone(), PLAN, "params")])
+    trainer = LoopBackend(workload_of(model, **data))
+    (result,) = trainer.train([Job(2, 4, 12, model.vector.clone(), PLAN, "params")])
     client = LocalSGD(made(Sentences), loss, (named(words[mine]), data["labels"][mine]))
     fitted = client.fit(begin, visit(PLAN, length=len(result.vector)))
     assert same(fitted.model, model.named(result.vector))
@@ -236,9 +236,9 @@ def test_the_remedy_for_batch_norm_is_one_that_a_client_has(visit):
         LocalSGD(normalised(), cross_entropy, own_data(2))
     server = FlatModel(normalised(), batch_norm="local")
     client = LocalSGD(normalised(track_running_stats=False), cross_entropy, own_data(2))
-    trainer = LoopTrainer(workload_of(server, inputs=INPUTS, labels=LABELS, shards=SHARDS, seed=5))
+    trainer = LoopBackend(workload_of(server, inputs=INPUTS, labels=LABELS, shards=SHARDS, seed=5))
     begin = server.vector.clone()
-    (result,) = trainer.collect([Job(2, 4, 12, begin, PLAN, "params")])
+    (result,) = trainer.train([Job(2, 4, 12, begin, PLAN, "params")])
     fitted = client.fit(server.named(begin), visit(PLAN, length=len(begin)))
     assert same(fitted.model, server.named(result.vector))
 

@@ -9,9 +9,9 @@ import torch
 from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import mlp
-from offbeat.training.trainers.graph_loop import GraphLoopTrainer
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.backend import Job
+from offbeat.training.trainers.graph_loop import GraphBackend
+from offbeat.training.trainers.loop import LoopBackend
 from tests.training.conftest import assert_same, data_of, made
 from tests.workloads import workload_of
 
@@ -69,8 +69,8 @@ def jobs():
 
 def test_results_are_those_of_the_loop_bit_for_bit():
     recorder = Recorder()
-    trainer = GraphLoopTrainer(workload(), recorder)
-    results, expected = trainer.collect(jobs()), LoopTrainer(workload()).collect(jobs())
+    trainer = GraphBackend(workload(), recorder)
+    results, expected = trainer.train(jobs()), LoopBackend(workload()).train(jobs())
     assert_same(results, expected)
     assert recorder.recorded == len({min(size, limit) for size in SIZES for limit in (2, 4)})
     assert recorder.replayed == sum(job.plan.steps for job in jobs())
@@ -78,17 +78,17 @@ def test_results_are_those_of_the_loop_bit_for_bit():
 
 
 def test_an_earlier_client_changes_nothing():
-    trainer = GraphLoopTrainer(workload(), Recorder())
-    together = trainer.collect(jobs())
-    apart = [GraphLoopTrainer(workload(), Recorder()).collect([job])[0] for job in jobs()]
+    trainer = GraphBackend(workload(), Recorder())
+    together = trainer.train(jobs())
+    apart = [GraphBackend(workload(), Recorder()).train([job])[0] for job in jobs()]
     assert_same(together, apart)
 
 
 def test_a_model_that_cannot_be_recorded_is_trained_by_the_loop(caplog):
     recorder = Recorder(fails=True)
-    trainer = GraphLoopTrainer(workload(), recorder)
+    trainer = GraphBackend(workload(), recorder)
     with caplog.at_level(logging.WARNING):
-        results, expected = trainer.collect(jobs()), LoopTrainer(workload()).collect(jobs())
+        results, expected = trainer.train(jobs()), LoopBackend(workload()).train(jobs())
     assert_same(results, expected)
     assert (recorder.recorded, recorder.replayed, trainer.kernel) == (1, 0, "loop")
     assert caplog.messages == [
@@ -101,15 +101,15 @@ def test_a_model_that_cannot_be_recorded_is_trained_by_the_loop(caplog):
 def test_hooks_of_python_are_called_in_each_step(register):
     model, recorder, calls = made(lambda: FlatModel(Noisy())), Recorder(), []
     getattr(model.module.body[3], register)(lambda *arguments: calls.append(1))
-    trainer = GraphLoopTrainer(workload_of(model, **DATA), recorder)
-    trainer.collect(jobs()[:2])
+    trainer = GraphBackend(workload_of(model, **DATA), recorder)
+    trainer.train(jobs()[:2])
     assert (len(calls), recorder.recorded, trainer.kernel) == (2 * PLAN.steps, 0, "loop")
 
 
 def test_only_so_many_sizes_are_recorded(monkeypatch):
     monkeypatch.setattr("offbeat.training.trainers.graph_loop._MAX_GRAPHS", 1)
     recorder = Recorder()
-    GraphLoopTrainer(workload(), recorder).collect(jobs())
+    GraphBackend(workload(), recorder).train(jobs())
     assert recorder.recorded == 1
 
 
@@ -119,7 +119,7 @@ def test_a_cuda_graph():  # also run by make test-gpu
 
     gpu = Accelerator(torch.device("cuda"))
     moved = [job._replace(start=job.start.cuda()) for job in jobs()]
-    results = GraphLoopTrainer(workload().to(gpu)).collect(moved)
-    expected = LoopTrainer(workload().to(gpu)).collect(moved)
+    results = GraphBackend(workload().to(gpu)).train(moved)
+    expected = LoopBackend(workload().to(gpu)).train(moved)
     for result, other in zip(results, expected, strict=True):
         torch.testing.assert_close(result.vector, other.vector, rtol=1e-4, atol=1e-6)

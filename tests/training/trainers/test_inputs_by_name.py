@@ -10,13 +10,13 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import model_loss
-from offbeat.training.trainers.batched.vmap import VmapTrainer
+from offbeat.training.trainers.backend import Job, Result
+from offbeat.training.trainers.batched.vmap import VmapBackend
 from offbeat.training.trainers.choice import choose_trainer
-from offbeat.training.trainers.distributed.processes import ProcessTrainer
+from offbeat.training.trainers.distributed.processes import ProcessPool
 from offbeat.training.trainers.distributed.ray_actor import RayJob, TrainingActor, pack_workload
-from offbeat.training.trainers.graph_loop import GraphLoopTrainer
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job, Result
+from offbeat.training.trainers.graph_loop import GraphBackend
+from offbeat.training.trainers.loop import LoopBackend
 from tests.inputs_by_name import Plain, Sentences, named, sentences_of
 from tests.training.conftest import assert_alike, assert_same, assert_same_in_parts, made
 from tests.workloads import workload_of
@@ -52,12 +52,12 @@ def jobs():
 
 @pytest.fixture
 def expected():
-    return LoopTrainer(workload(data=DATA, model=Plain)).collect(jobs())
+    return LoopBackend(workload(data=DATA, model=Plain)).train(jobs())
 
 
 @LOSSES
 def test_the_loop(loss, expected):
-    assert_same(LoopTrainer(workload(loss)).collect(jobs()), expected)
+    assert_same(LoopBackend(workload(loss)).train(jobs()), expected)
 
 
 @LOSSES
@@ -69,14 +69,14 @@ def test_recorded_steps(loss, expected):
         recorded.append(compute)
         return compute
 
-    assert_same(GraphLoopTrainer(workload(loss), record).collect(jobs()), expected)
+    assert_same(GraphBackend(workload(loss), record).train(jobs()), expected)
     assert len(recorded) == 4  # minibatches of 1, 2, 3 and 5
 
 
 @LOSSES
 def test_processes(loss, expected):
-    with closing(ProcessTrainer(workload(loss), workers=2)) as trainer:
-        assert_same(trainer.collect(jobs()), expected)
+    with closing(ProcessPool(workload(loss), workers=2)) as trainer:
+        assert_same(trainer.train(jobs()), expected)
 
 
 @LOSSES
@@ -91,8 +91,8 @@ def test_an_actor_of_ray(loss, expected):
 @LOSSES
 @pytest.mark.parametrize("padded", [False, True])
 def test_vmap(loss, padded, expected):
-    trainer = VmapTrainer(workload(loss), batch_limit=4, padded=padded)
-    assert_alike(trainer.collect(jobs()), expected)
+    trainer = VmapBackend(workload(loss), batch_limit=4, padded=padded)
+    assert_alike(trainer.train(jobs()), expected)
     assert_same_in_parts(trainer, jobs())
 
 
@@ -104,14 +104,14 @@ def test_data_are_not_changed_by_the_model(expected):
             return outputs
 
     before = {name: part.clone() for name, part in NAMED["inputs"].items()}
-    assert_same(LoopTrainer(workload(model=Spoiling)).collect(jobs()), expected)
+    assert_same(LoopBackend(workload(model=Spoiling)).train(jobs()), expected)
     assert all(torch.equal(part, before[name]) for name, part in NAMED["inputs"].items())
 
 
 def test_the_dense_kernel_is_for_one_tensor():
     data = DATA | {"inputs": DATA["inputs"].float()}
     sequential = {"data": data, "model": lambda: torch.nn.Sequential(torch.nn.Linear(6, 4))}
-    assert choose_trainer(workload(**sequential), PLAN)[0] == "vmap"
+    assert choose_trainer(workload(**sequential), PLAN, 1)[0] == "vmap"
     sequential["data"] = data | {"inputs": {"input": data["inputs"]}}
-    assert choose_trainer(workload(**sequential), PLAN)[0] == "loop"
-    assert VmapTrainer(workload(**sequential)).kernel == "vmap"
+    assert choose_trainer(workload(**sequential), PLAN, 1)[0] == "loop"
+    assert VmapBackend(workload(**sequential)).kernel == "vmap"

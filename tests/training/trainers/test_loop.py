@@ -13,8 +13,8 @@ from offbeat.algorithms import LocalPlan
 from offbeat.algorithms.components import Compression
 from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.backend import Job
+from offbeat.training.trainers.loop import LoopBackend
 from offbeat.uniform_numbers import example_order
 from tests.training.conftest import SEED, assert_same, made
 from tests.workloads import workload_of
@@ -81,19 +81,19 @@ class TestVisit:
         task = job(PLANS[name], 1, 2)
         with_offset = task._replace(offset=torch.linspace(-1, 1, len(task.start)))
         self._assert_equal(with_offset, trainer, network, data)
-        (plain,), (other,) = trainer().collect([task]), trainer().collect([with_offset])
+        (plain,), (other,) = trainer().train([task]), trainer().train([with_offset])
         assert (plain.vector - other.vector).norm() > 0.1
 
     def _assert_equal(self, task, trainer, network, data):
         end, loss = visit_with_torch(network(), data["inputs"], data["labels"], data["shards"][task.client], task)
-        (result,) = trainer().collect([task])
+        (result,) = trainer().train([task])
         torch.testing.assert_close(result.vector, end, rtol=0, atol=2e-6)
         assert result.loss == pytest.approx(loss, abs=1e-6)
         assert (result.vector - task.start).norm() > 0.01
 
     def test_clients_visits_and_seeds_differ(self, trainer, job):
         ends = [
-            trainer(seed=seed).collect([job(PLAIN, client, visit)])[0].vector
+            trainer(seed=seed).train([job(PLAIN, client, visit)])[0].vector
             for seed, client, visit in [(5, 1, 0), (5, 1, 1), (5, 3, 0), (6, 1, 0)]
         ]
         assert all(not torch.equal(one, other) for one, other in permutations(ends, 2))
@@ -103,11 +103,11 @@ class TestVisit:
 
     def test_torchs_own_generator_neither_matters_nor_changes(self, trainer, job):
         here = trainer(dropout=0.5)
-        first = here.collect([job(PLAIN)])[0].vector
+        first = here.train([job(PLAIN)])[0].vector
         before = torch.get_rng_state()
         torch.manual_seed(99)
         disturbed = torch.get_rng_state()
-        again = here.collect([job(PLAIN)])[0].vector
+        again = here.train([job(PLAIN)])[0].vector
         assert torch.equal(torch.get_rng_state(), disturbed)
         torch.set_rng_state(before)
         assert torch.equal(again, first)
@@ -118,7 +118,7 @@ class TestVisit:
         def end(seed: int, client: int, visit: int, dropout: float) -> tuple[float, ...]:
             shards = [np.zeros(1, np.int64)] * 4
             single = trainer(dropout=dropout, seed=seed, inputs=inputs[:1], labels=labels[:1], shards=shards)
-            return tuple(single.collect([job(PLAIN, client, visit)])[0].vector.tolist())
+            return tuple(single.train([job(PLAIN, client, visit)])[0].vector.tolist())
 
         visits = [(5, 1, 0), (5, 1, 1), (5, 2, 0), (6, 1, 0)]
         assert len({end(*visit, dropout=0.5) for visit in visits}) == 4
@@ -126,23 +126,23 @@ class TestVisit:
         assert end(5, 1, 0, dropout=0.5) == end(5, 1, 0, dropout=0.5)
 
     def test_an_evaluation_before_a_visit_does_not_change_it(self, trainer, job, network, inputs, labels):
-        expected = trainer(dropout=0.5).collect([job(PLAIN)])
+        expected = trainer(dropout=0.5).train([job(PLAIN)])
         model = FlatModel(network(dropout=0.5))
         evaluate = Evaluator(model, loss=cross_entropy, metrics={}, inputs=inputs, labels=labels, seed=1)
         evaluate(torch.zeros_like(model.vector))
-        assert_same(trainer(model=model).collect([job(PLAIN)]), expected)
+        assert_same(trainer(model=model).train([job(PLAIN)]), expected)
 
     def test_nan_is_passed_on(self, trainer, job):
         """Clipping does not hide a gradient that is not finite."""
         plan = LocalPlan(steps=2, batch_size=4, lr=0.1, clip_norm=1.0)
-        (result,) = trainer(loss=lambda outputs, _: (outputs * torch.inf).mean()).collect([job(plan)])
+        (result,) = trainer(loss=lambda outputs, _: (outputs * torch.inf).mean()).train([job(plan)])
         assert not result.vector.isfinite().all()
 
 
 class TestPayload:
     def test_compression_does_not_change_the_result(self, trainer, job):
         small = dataclasses.replace(PLAIN, compression=Compression("top_k", (("share", 0.1),)), error_feedback=True)
-        whole, compressed = trainer().collect([job(PLAIN, payload="delta"), job(small, payload="delta")])
+        whole, compressed = trainer().train([job(PLAIN, payload="delta"), job(small, payload="delta")])
         assert torch.equal(whole.vector, compressed.vector)
 
     @pytest.mark.parametrize("payload", ["delta", "params"])
@@ -152,10 +152,10 @@ class TestPayload:
         # The most dangerous start: the model's own buffer would be trained away under the job.
         task = job(PLANS["proximal"], payload=payload)
         before = task.start.clone()
-        (result,) = here.collect([task])
+        (result,) = here.train([task])
         kept = result.vector.clone()
         assert torch.equal(task.start, before)
-        here.collect([job(PLAIN, client=3)])
+        here.train([job(PLAIN, client=3)])
         assert torch.equal(result.vector, kept)
         result.vector.zero_()
         assert torch.equal(task.start, before)
@@ -170,14 +170,14 @@ class TestPrefix:
         model = FlatModel(network(dropout))
         passed: list[Tensor] = []
         model.module.register_forward_pre_hook(lambda *_: passed.append(model.vector.clone()))
-        whole = trainer(model=model).collect([job(plan)])[0].vector
+        whole = trainer(model=model).train([job(plan)])[0].vector
         passed.append(whole)
         assert len(passed) == plan.steps + 1
         for steps in range(1, plan.steps):
             changes = {
                 key: getattr(plan, key) for key in ("batch_size", "lr", "momentum", "mu", "clip_norm", "optimizer")
             }
-            short = trainer(dropout=dropout).collect([job(LocalPlan(steps=steps, **changes))])[0].vector
+            short = trainer(dropout=dropout).train([job(LocalPlan(steps=steps, **changes))])[0].vector
             assert torch.equal(short, passed[steps])
             assert not torch.equal(short, whole)
 
@@ -192,15 +192,15 @@ class TestIndependence:
             job(PLANS["plain"], client=0, visit=1),
             job(PLANS["adamw"], client=3),
         ]
-        alone = [trainer(dropout=dropout).collect([task])[0] for task in jobs]
+        alone = [trainer(dropout=dropout).train([task])[0] for task in jobs]
         here = trainer(dropout=dropout)
         for order in ([0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 4, 0, 4, 2, 1, 3]):
-            assert_same(here.collect([jobs[number] for number in order]), [alone[number] for number in order])
+            assert_same(here.train([jobs[number] for number in order]), [alone[number] for number in order])
 
     def test_a_visit_that_diverged_does_not_change_the_next(self, trainer, job):
-        bad, good = trainer().collect([job(PLAIN, start=torch.full((59,), torch.nan)), job(PLANS["momentum"])])
+        bad, good = trainer().train([job(PLAIN, start=torch.full((59,), torch.nan)), job(PLANS["momentum"])])
         assert bad.vector.isnan().any()
-        assert torch.equal(good.vector, trainer().collect([job(PLANS["momentum"])])[0].vector)
+        assert torch.equal(good.vector, trainer().train([job(PLANS["momentum"])])[0].vector)
 
 
 LITTLE = {
@@ -227,11 +227,11 @@ def test_changes_in_place_are_lost():
     model = made(lambda: FlatModel(InPlace(3, 2)))
     inputs, labels = LITTLE["inputs"].clone(), LITTLE["labels"].clone()
     data = LITTLE | {"loss": loss, "inputs": inputs, "labels": labels, "shards": [np.arange(8)]}
-    trainer = LoopTrainer(workload_of(model, **data))
+    trainer = LoopBackend(workload_of(model, **data))
     task = Job(0, 0, 0, model.vector.clone(), LocalPlan(steps=5, batch_size=4, lr=0.1), "delta")
-    first = trainer.collect([task])[0]
+    first = trainer.train([task])[0]
     assert first.vector.count_nonzero() == 8
-    assert torch.equal(trainer.collect([task])[0].vector, first.vector)
+    assert torch.equal(trainer.train([task])[0].vector, first.vector)
     assert torch.equal(inputs, LITTLE["inputs"])
     assert torch.equal(labels, LITTLE["labels"])
 
@@ -247,7 +247,7 @@ class TestFailures:
             return cross_entropy(outputs, labels)
 
         with pytest.raises(OffbeatError) as caught:
-            trainer(loss=loss).collect([job(PLAIN, client=3, visit=2)])
+            trainer(loss=loss).train([job(PLAIN, client=3, visit=2)])
         line = loss.__code__.co_firstlineno + 3
         assert str(caught.value) == (
             "client 3, visit 2: the model or the loss failed: "
@@ -261,8 +261,8 @@ class TestFailures:
         module = network()
         module.register_forward_pre_hook(refuse)
         with pytest.raises(OffbeatError, match=r"^client 1, visit 0: the model or the loss failed: ValueError: one \("):
-            trainer(module).collect([job(PLAIN)])
+            trainer(module).train([job(PLAIN)])
         with pytest.raises(OffbeatError, match=r"^client 1, visit 0: the model or the loss failed: RuntimeError: "):
-            trainer(loss=lambda outputs, _: outputs.detach().mean()).collect([job(PLAIN)])
+            trainer(loss=lambda outputs, _: outputs.detach().mean()).train([job(PLAIN)])
         with pytest.raises(OffbeatError, match=r"^the loss must be the mean .* but it is a float$"):
-            trainer(loss=lambda *_: 1.0).collect([job(PLAIN)])
+            trainer(loss=lambda *_: 1.0).train([job(PLAIN)])

@@ -11,11 +11,11 @@ from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.batched.vmap import VmapTrainer
-from offbeat.training.trainers.distributed.processes import ProcessTrainer
-from offbeat.training.trainers.graph_loop import GraphLoopTrainer
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.backend import Job
+from offbeat.training.trainers.batched.vmap import VmapBackend
+from offbeat.training.trainers.distributed.processes import ProcessPool
+from offbeat.training.trainers.graph_loop import GraphBackend
+from offbeat.training.trainers.loop import LoopBackend
 from tests.training.conftest import assert_alike, assert_same, data_of, made
 from tests.workloads import workload_of
 
@@ -61,7 +61,7 @@ def losses_of_steps(made_workload, job):
     steps = []
     weight = torch.ones(4) if made_workload.objective.loss is cross_entropy else WEIGHT
 
-    class Watching(LoopTrainer):
+    class Watching(LoopBackend):
         def _differentiate(self, inputs, labels):
             weights = (labels != -100) * weight[labels.clamp(min=0)]
             outputs = self._model.module(inputs).detach()
@@ -69,7 +69,7 @@ def losses_of_steps(made_workload, job):
             steps.append(((each * weights).sum().item(), weights.sum().item()))
             return super()._differentiate(inputs, labels)
 
-    Watching(made_workload).collect([job])
+    Watching(made_workload).train([job])
     return [sum(parts) for parts in zip(*steps, strict=True)]
 
 
@@ -77,7 +77,7 @@ def losses_of_steps(made_workload, job):
 def test_the_reported_loss_is_that_of_all_targets_of_the_visit(name):
     made_workload = workload(**ignoring(loss=LOSSES[name]))
     todo = jobs(made_workload)
-    results = LoopTrainer(made_workload).collect(todo)
+    results = LoopBackend(made_workload).train(todo)
     for job, result in zip(todo, results, strict=True):
         total, weights = losses_of_steps(made_workload, job)
         assert result.loss == pytest.approx(total / weights if weights else 0, rel=1e-5)
@@ -88,19 +88,19 @@ def test_the_reported_loss_is_that_of_all_targets_of_the_visit(name):
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize(
     "make",
-    [VmapTrainer, lambda it: VmapTrainer(it, unfold_convolutions=True), lambda it: VmapTrainer(it, batch_limit=3)],
+    [VmapBackend, lambda it: VmapBackend(it, unfold_convolutions=True), lambda it: VmapBackend(it, batch_limit=3)],
 )
 def test_batches_train_and_report_like_the_loop(name, make):
     made_workload = workload(**ignoring(loss=LOSSES[name]))
     trainer = make(made_workload)
     assert trainer.kernel != "dense"  # whose formula ignores no label
-    assert_alike(trainer.collect(jobs(made_workload)), LoopTrainer(made_workload).collect(jobs(made_workload)))
+    assert_alike(trainer.train(jobs(made_workload)), LoopBackend(made_workload).train(jobs(made_workload)))
 
 
 def test_a_recorded_step_reports_what_the_loop_does():
     made_workload = workload(**ignoring())
-    recorded = GraphLoopTrainer(made_workload, record=lambda compute: compute)
-    assert_same(recorded.collect(jobs(made_workload)), LoopTrainer(made_workload).collect(jobs(made_workload)))
+    recorded = GraphBackend(made_workload, record=lambda compute: compute)
+    assert_same(recorded.train(jobs(made_workload)), LoopBackend(made_workload).train(jobs(made_workload)))
     assert recorded.kernel == "graph"
 
 
@@ -108,20 +108,20 @@ def test_a_recorded_step_reports_what_the_loop_does():
 def test_the_loss_of_a_plain_mean_is_the_mean_of_the_steps_as_before(loss):
     made_workload = workload(**data_of(SIZES, 6) | {"loss": loss})
     job = jobs(made_workload)[0]
-    trainer = LoopTrainer(made_workload)
-    (result,) = trainer.collect([job])
+    trainer = LoopBackend(made_workload)
+    (result,) = trainer.train([job])
     assert result.loss == torch.stack([value for value, _ in trainer.steps]).mean().item()
-    (batched,) = VmapTrainer(made_workload).collect([job])
+    (batched,) = VmapBackend(made_workload).train([job])
     assert batched.loss == pytest.approx(result.loss, rel=1e-6)
 
 
-@pytest.mark.parametrize("make", [LoopTrainer, VmapTrainer])
+@pytest.mark.parametrize("make", [LoopBackend, VmapBackend])
 @pytest.mark.parametrize("loss", [cross_entropy, nn.CrossEntropyLoss(weight=WEIGHT), own_mean])
 def test_a_smaller_minibatch_at_the_end_of_a_pass_counts_by_its_examples(make, loss):
     made_workload = workload(**data_of((7, 23), 6) | {"loss": loss})
     plan, start = LocalPlan(steps=1, batch_size=5, lr=1e-9, steps_by=Epochs(1)), made_workload.model.vector.clone()
     todo = [Job(client, 0, 0, start, plan.of(size), "delta") for client, size in enumerate((7, 23))]
-    results = make(made_workload).collect(todo)
+    results = make(made_workload).train(todo)
     made_workload.model.load(start)
     for shard, result in zip(made_workload.shards, results, strict=True):
         inputs, labels = made_workload.train.take(torch.from_numpy(shard))
@@ -131,9 +131,9 @@ def test_a_smaller_minibatch_at_the_end_of_a_pass_counts_by_its_examples(make, l
 
 def test_labels_without_ignored_ones_are_trained_by_the_dense_kernel_others_not():
     data = data_of(SIZES, 6)
-    assert VmapTrainer(workload(**data)).kernel == "dense"
+    assert VmapBackend(workload(**data)).kernel == "dense"
     data["labels"][5] = -100
-    assert VmapTrainer(workload(**data)).kernel == "vmap"
+    assert VmapBackend(workload(**data)).kernel == "vmap"
 
 
 class Focus(nn.Module):
@@ -163,19 +163,19 @@ class Counting:
 
 
 def processes(made_workload):
-    return ProcessTrainer(made_workload, workers=2)
+    return ProcessPool(made_workload, workers=2)
 
 
 @pytest.mark.parametrize("loss", [Focus, Counting])
-@pytest.mark.parametrize("make", [LoopTrainer, processes])
+@pytest.mark.parametrize("make", [LoopBackend, processes])
 def test_each_visit_begins_with_the_first_state_of_the_loss(loss, make):
     data = data_of(SIZES, 6) | {"loss": loss()}
     todo = jobs(workload(**data))
-    alone = [LoopTrainer(workload(**data)).collect([job])[0] for job in todo]
+    alone = [LoopBackend(workload(**data)).train([job])[0] for job in todo]
     trainer = make(workload(**data))
     try:
-        assert_same(trainer.collect(todo), alone)
-        assert_same(trainer.collect(todo[::-1])[::-1], alone)
+        assert_same(trainer.train(todo), alone)
+        assert_same(trainer.train(todo[::-1])[::-1], alone)
     finally:
         trainer.close()
     assert data["loss"].calls == 0
@@ -183,12 +183,12 @@ def test_each_visit_begins_with_the_first_state_of_the_loss(loss, make):
 
 def test_a_batch_begins_with_the_first_state_of_the_loss():
     data = data_of(SIZES, 6) | {"loss": Counting()}
-    trainer, todo = VmapTrainer(workload(**data)), jobs(workload(**data))
-    first = trainer.collect(todo)
-    assert_alike(first, LoopTrainer(workload(**data)).collect(todo))
-    assert_same(trainer.collect(todo), first)
+    trainer, todo = VmapBackend(workload(**data)), jobs(workload(**data))
+    first = trainer.train(todo)
+    assert_alike(first, LoopBackend(workload(**data)).train(todo))
+    assert_same(trainer.train(todo), first)
 
 
 def test_a_loss_with_state_is_not_recorded():
-    trainer = GraphLoopTrainer(workload(**data_of(SIZES, 6) | {"loss": Counting()}), record=lambda compute: compute)
+    trainer = GraphBackend(workload(**data_of(SIZES, 6) | {"loss": Counting()}), record=lambda compute: compute)
     assert trainer.kernel == "loop"

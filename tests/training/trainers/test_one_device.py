@@ -10,11 +10,11 @@ from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import cnn, initial_randomness, mlp
 from offbeat.training.objectives import model_loss
-from offbeat.training.trainers import trainer as trainer_module
+from offbeat.training.trainers import backend as backend_module
+from offbeat.training.trainers.backend import Job
 from offbeat.training.trainers.batched import vmap as vmap_module
-from offbeat.training.trainers.batched.vmap import VmapTrainer
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.batched.vmap import VmapBackend
+from offbeat.training.trainers.loop import LoopBackend
 from offbeat.training.workload import Examples, Objective, Workload
 from tests.inputs_by_name import Sentences, named
 from tests.training.separate_devices import META, SeparateDevices
@@ -25,9 +25,9 @@ MODELS = {
     "inputs by name": Sentences,
 }
 TRAINERS = {
-    "loop": LoopTrainer,
-    "vmap": VmapTrainer,
-    "padded": lambda workload: VmapTrainer(workload, batch_limit=4, padded=True),
+    "loop": LoopBackend,
+    "vmap": VmapBackend,
+    "padded": lambda workload: VmapBackend(workload, batch_limit=4, padded=True),
 }
 
 
@@ -41,7 +41,7 @@ def readings(monkeypatch):
         shapes.append(tuple(numbers.shape))
         return torch.zeros(numbers.shape, device="cpu").tolist()
 
-    monkeypatch.setattr(trainer_module, "read_numbers", read)
+    monkeypatch.setattr(backend_module, "read_numbers", read)
     monkeypatch.setattr(vmap_module, "read_numbers", read)
     return shapes
 
@@ -64,7 +64,7 @@ def test_a_batch_stays_on_its_device_and_is_read_once(name, model, with_data, re
         start = workload.model.vector.clone()
         plan = LocalPlan(steps=2, batch_size=4, lr=0.1, momentum=0.9, weight_decay=0.1, clip_norm=1.0)
         jobs = [Job(client, 0, 0, start, plan, "delta") for client in (0, 1)]
-        results = trainer.collect(jobs)
+        results = trainer.train(jobs)
     assert [result.vector.device for result in results] == [META.device] * 2
     assert len(readings) == 1
 
@@ -88,6 +88,6 @@ def test_class_weights_follow_the_model(name, readings):
         workload = workload.to(META)
         start = workload.model.vector.clone()
         jobs = [Job(client, 0, 0, start, LocalPlan(steps=2, batch_size=4, lr=0.1), "delta") for client in (0, 1)]
-        TRAINERS[name](workload).collect(jobs)
+        TRAINERS[name](workload).train(jobs)
     assert len(readings) == 1
     assert objective.loss.weight.device.type == "cpu"

@@ -13,8 +13,8 @@ from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.evaluation import Evaluator
 from offbeat.training.fit_check import check_fit
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.backend import Job
+from offbeat.training.trainers.loop import LoopBackend
 from tests.training.conftest import made
 from tests.training.trainers.test_loop import LITTLE, PLANS, visit_with_torch
 from tests.workloads import workload_of
@@ -39,13 +39,13 @@ class Clearing(nn.Linear):
 def test_values_and_gradients_that_a_layer_replaces_are_trained(kind, plan):
     model, module = (made(lambda: kind(3, 2)) for _ in range(2))
     model = FlatModel(model)
-    trainer = LoopTrainer(workload_of(model, **LITTLE))
+    trainer = LoopBackend(workload_of(model, **LITTLE))
     inputs, labels = LITTLE["inputs"], LITTLE["labels"]
     evaluator = Evaluator(model, loss=cross_entropy, metrics={}, inputs=inputs, labels=labels, seed=1)
     start = model.vector.clone()
     for visit in range(2):
         job = Job(1, visit, 0, start, PLANS[plan], "params")
-        (result,) = trainer.collect([job])
+        (result,) = trainer.train([job])
         expected, _ = visit_with_torch(module, inputs, labels, LITTLE["shards"][1], job)
         torch.testing.assert_close(result.vector, expected)
         with torch.no_grad():  # the module changes its weights here, too
@@ -63,7 +63,7 @@ def test_parts_in_float32_have_gradients_in_float32():
         model = made(lambda: FlatModel(Part(3, 2)))
         workload = dataclasses.replace(workload_of(model, **LITTLE), accelerator=accelerator)
         job = Job(0, 0, 0, model.vector.clone(), LocalPlan(steps=3, batch_size=4, lr=0.1), "delta")
-        return LoopTrainer(workload).collect([job])[0].vector
+        return LoopBackend(workload).train([job])[0].vector
 
     assert torch.equal(gradient(Accelerator(torch.device("cpu"), "bf16")), gradient(CPU))
 

@@ -9,8 +9,8 @@ from torch.nn.functional import embedding
 from offbeat.algorithms import LocalPlan
 from offbeat.training.fit_check import check_fit
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.backend import Job
 from offbeat.training.trainers.choice import make_trainer
-from offbeat.training.trainers.trainer import Job
 from tests.training.conftest import assert_same, made
 from tests.workloads import workload_of
 

@@ -19,8 +19,8 @@ from offbeat.training.evaluation import Evaluator
 from offbeat.training.flat_model import FlatModel, refuse_running_statistics
 from offbeat.training.loss_modules import check_loss
 from offbeat.training.objectives import LOSSES, METRICS, Loss, Metrics, Objective
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job, Result
+from offbeat.training.trainers.backend import Job, Result
+from offbeat.training.trainers.loop import LoopBackend
 from offbeat.training.workload import Examples, Workload, as_tensor
 
 _log = logging.getLogger(__name__)
@@ -107,18 +107,18 @@ class LocalSGD:
         start = self._vector(model)
         offset = None if visit.offset is None else self._vector(visit.offset)
         objective = _UntilUrgent(self._objective.loss, visit=visit)
-        # The trainer finds the examples by the client's number, which the random numbers depend on too.
+        # The backend finds the examples by the client's number, which the random numbers depend on too.
         shards = [np.arange(self.examples)] * (visit.client + 1)
-        trainer = LoopTrainer(
+        backend = LoopBackend(
             Workload(self._model, objective, self._data, shards, visit.seed, accelerator=self._accelerator)
         )
         job = Job(visit.client, visit.number, visit.version, start, visit.plan, "params", offset)
         try:
             with self._accelerator.numerics():
-                result = trainer.collect([job])[0]
+                result = backend.train([job])[0]
         except _UrgentError:
-            result = Result(self._model.vector.clone(), trainer.mean_loss().item())
-        return Fitted(self._model.named(result.vector), self.examples, len(trainer.steps), loss=result.loss)
+            result = Result(self._model.vector.clone(), backend.mean_loss().item())
+        return Fitted(self._model.named(result.vector), self.examples, len(backend.steps), loss=result.loss)
 
     def _evaluate(self, model: dict[str, Tensor]) -> tuple[dict[str, float], int]:
         """Return the loss and the metrics on the held-out examples, and their number."""

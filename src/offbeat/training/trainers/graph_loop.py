@@ -10,9 +10,9 @@ from torch import Tensor
 
 from offbeat.inputs import Inputs, map_inputs
 from offbeat.training.fresh_copies import has_state
+from offbeat.training.trainers.backend import Job
 from offbeat.training.trainers.hooks import has_hooks
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.loop import LoopBackend
 from offbeat.training.workload import Workload
 
 _log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ def record_cuda_graph(compute: Compute) -> Compute:
     return replay
 
 
-class GraphLoopTrainer(LoopTrainer):
+class GraphBackend(LoopBackend):
     """The loop on a GPU: a step's kernels are recorded once and launched together.
 
     A GPU takes longer to launch the kernels of a small step one by one than to compute them. There is a graph for each
@@ -79,7 +79,7 @@ class GraphLoopTrainer(LoopTrainer):
     def _try_to_record(self, chosen: Tensor) -> "_Graph | None":
         inputs, labels = self.workload.minibatch(chosen)
         try:
-            replay = self._record(lambda: super(GraphLoopTrainer, self)._differentiate(inputs, labels))
+            replay = self._record(lambda: super(GraphBackend, self)._differentiate(inputs, labels))
         except Exception as error:  # a user's code can raise any type
             reason = f"the model's step cannot be recorded as a CUDA graph ({error_line(error)})"
             self.notes = [f"{reason}: its kernels are launched one by one"]

@@ -1,4 +1,4 @@
-"""The reference trainer: one client after the other, for any model."""
+"""The reference backend: one client after the other, for any model."""
 
 from collections.abc import Sequence
 
@@ -15,12 +15,12 @@ from offbeat.training.deterministic_pooling import deterministic_pooling
 from offbeat.training.max_pooling import fast_max_pooling
 from offbeat.training.mean_loss import mean_of_steps
 from offbeat.training.trainers.adamw import AdamW
-from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector, results_of
+from offbeat.training.trainers.backend import Backend, Job, Result, result_vector, results_of
 from offbeat.training.workload import Workload
 from offbeat.uniform_numbers import example_order
 
 
-class LoopTrainer(Trainer):
+class LoopBackend(Backend):
     """Local training of one client at a time.
 
     A step's gradient is ``∇loss + offset + mu (w − w_start)``, clipped to ``clip_norm``, followed by weight decay and
@@ -45,7 +45,7 @@ class LoopTrainer(Trainer):
         self._shards = [torch.from_numpy(shard) for shard in workload.shards]
         self._augment = None if workload.augmentation is None else AUGMENTATIONS[workload.augmentation]
 
-    def collect(self, jobs: Sequence[Job]) -> list[Result]:
+    def train(self, jobs: Sequence[Job]) -> list[Result]:
         """Train each job from its start, in order.
 
         Raises ``OffbeatError`` if the model or the loss fails, or the loss is not a tensor of shape ``()``.

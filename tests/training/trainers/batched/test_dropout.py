@@ -15,11 +15,11 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import LocalPlan
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.backend import Job
 from offbeat.training.trainers.batched import vmap
-from offbeat.training.trainers.batched.vmap import VmapTrainer
+from offbeat.training.trainers.batched.vmap import VmapBackend
 from offbeat.training.trainers.choice import make_trainer
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.loop import LoopBackend
 from tests.training.conftest import assert_alike, assert_same, data_of
 from tests.workloads import workload_of
 
@@ -71,7 +71,7 @@ def seeded():
 def both(module, loss=cross_entropy):
     model = FlatModel(module)
     data = DATA | {"loss": loss}
-    return LoopTrainer(workload_of(model, **data)), VmapTrainer(workload_of(model, **data)), model.vector.clone()
+    return LoopBackend(workload_of(model, **data)), VmapBackend(workload_of(model, **data)), model.vector.clone()
 
 
 def jobs_of(start, plans):
@@ -84,7 +84,7 @@ def test_each_kind_drops_what_the_plain_trainer_drops(name):
     plans = [dataclasses.replace(PLAN, steps=1 + number % 3, batch_size=4 + number % 2) for number in range(10)]
     plans[4] = dataclasses.replace(PLAN, lr=(0.3, 0.2, 0.1), momentum=0.5)
     jobs = jobs_of(start, plans)
-    assert_alike(batched.collect(jobs), loop.collect(jobs))
+    assert_alike(batched.train(jobs), loop.train(jobs))
 
 
 def test_dropout_in_the_loss_is_the_same_too():
@@ -93,7 +93,7 @@ def test_dropout_in_the_loss_is_the_same_too():
 
     loop, batched, start = both(nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), loss=loss)
     jobs = jobs_of(start, [PLAN] * 6)
-    assert_alike(batched.collect(jobs), loop.collect(jobs))
+    assert_alike(batched.train(jobs), loop.train(jobs))
 
 
 def network():
@@ -114,17 +114,17 @@ def test_the_division_of_jobs_does_not_change_a_bit(lengths, sizes, cuts, order)
         for number, (steps, size) in enumerate(zip(lengths, sizes, strict=False))
     ]
     jobs = jobs_of(start, plans)
-    whole = batched.collect(jobs)
+    whole = batched.train(jobs)
     places = [place for place in order if place < len(jobs)]
     for part in np.split(places, sorted(cut for cut in cuts if cut < len(jobs))):
-        results = batched.collect([jobs[place] for place in part])
+        results = batched.train([jobs[place] for place in part])
         assert_same(results, [whole[place] for place in part])
 
 
 def test_an_mlp_with_dropout_can_be_batched():
     module = models.mlp((1, 8, 8), 4, [6, 5])
     module.insert(3, nn.Dropout(0.3))
-    assert type(make_trainer("vmap", workload_of(FlatModel(module), **DATA), plan=PLAN)) is VmapTrainer
+    assert type(make_trainer("vmap", workload_of(FlatModel(module), **DATA), plan=PLAN)) is VmapBackend
 
 
 class Changing(nn.Module):
@@ -153,9 +153,9 @@ class Changing(nn.Module):
 )
 def test_dropout_that_changes_from_step_to_step_is_refused(later):
     _, batched, start = both(Dropping(Changing(later)))
-    batched.collect(jobs_of(start, [dataclasses.replace(PLAN, steps=2)] * 2))
+    batched.train(jobs_of(start, [dataclasses.replace(PLAN, steps=2)] * 2))
     with pytest.raises(OffbeatError, match=r"dropout differs from step to step: use trainer = 'loop'"):
-        batched.collect(jobs_of(start, [PLAN] * 2))
+        batched.train(jobs_of(start, [PLAN] * 2))
 
 
 @pytest.mark.parametrize(
@@ -185,5 +185,5 @@ def test_models_are_searched_for_dropout_once_per_minibatch_size(monkeypatch):
     for module in (Dropping(nn.Tanh()), models.mlp((1, 8, 8), 4, [6])):
         _, batched, start = both(module)
         for size in (5, 5, 2, 5, 2):
-            batched.collect([Job(1, 0, 0, start, dataclasses.replace(PLAN, batch_size=size, mu=0.1), "delta")] * size)
+            batched.train([Job(1, 0, 0, start, dataclasses.replace(PLAN, batch_size=size, mu=0.1), "delta")] * size)
     assert made == [5, 2]

@@ -13,10 +13,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from offbeat.algorithms import LocalPlan
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.backend import Job
 from offbeat.training.trainers.batched.unfolded_convolution import UnfoldedConvolutions
-from offbeat.training.trainers.batched.vmap import VmapTrainer
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.batched.vmap import VmapBackend
+from offbeat.training.trainers.loop import LoopBackend
 from tests.training.conftest import assert_alike, assert_same_in_parts, data_of, made
 from tests.workloads import workload_of
 
@@ -157,9 +157,9 @@ def test_the_batched_trainer_with_unfolded_convolutions(name):
     plan = LocalPlan(steps=2, batch_size=5, lr=0.05)
     jobs = [Job(number % 3, number, 0, starts[number % 2], plan, "delta") for number in range(10)]
     workload = workload_of(model, **data)
-    batched = VmapTrainer(workload, unfold_convolutions=True)
-    assert batched.name != VmapTrainer(workload).name  # other last bits
-    assert_alike(batched.collect(jobs[:4]), LoopTrainer(workload).collect(jobs[:4]))
+    batched = VmapBackend(workload, unfold_convolutions=True)
+    assert batched.name != VmapBackend(workload).name  # other last bits
+    assert_alike(batched.train(jobs[:4]), LoopBackend(workload).train(jobs[:4]))
     assert_same_in_parts(batched, jobs)
 
 
@@ -171,5 +171,5 @@ def test_without_the_option_convolutions_are_torchs():
     workload = workload_of(model, **data_of((7,), 1, 8, 8))
     for unfold in (False, True):
         with Calls() as calls:
-            VmapTrainer(workload, unfold_convolutions=unfold).collect(jobs)
+            VmapBackend(workload, unfold_convolutions=unfold).train(jobs)
         assert (calls.count == 0) is unfold

@@ -13,10 +13,10 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import LocalPlan
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.batched.vmap import VmapTrainer
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.smaller_batches import SmallerBatches
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.backend import Job
+from offbeat.training.trainers.batched.vmap import VmapBackend
+from offbeat.training.trainers.loop import LoopBackend
+from offbeat.training.trainers.trainer import Trainer
 from tests.training.conftest import assert_alike, assert_same, assert_same_in_parts, data_of, made
 from tests.workloads import workload_of
 
@@ -69,7 +69,7 @@ def jobs_of(plans, name="mlp", payload="delta"):
 @pytest.mark.parametrize("name", MODELS)
 def test_it_trains_as_the_plain_trainer_does(name):
     jobs = jobs_of([PLAIN] * 8, name)
-    assert_alike(make(VmapTrainer, name).collect(jobs), make(LoopTrainer, name).collect(jobs))
+    assert_alike(make(VmapBackend, name).train(jobs), make(LoopBackend, name).train(jobs))
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ def test_it_trains_as_the_plain_trainer_does(name):
 )
 def test_every_option_of_a_plan_does_the_same(options):
     jobs = jobs_of([dataclasses.replace(PLAIN, **options)] * 6)
-    results = make(VmapTrainer).collect(jobs)
+    results = make(VmapBackend).train(jobs)
     # AdamW divides by the root of a mean square, and makes much of rounding where that is small.
-    assert_alike(results, make(LoopTrainer).collect(jobs), factor=10 if options.get("optimizer") == "adamw" else 1)
-    plain = make(LoopTrainer).collect(jobs_of([PLAIN] * 6))
+    assert_alike(results, make(LoopBackend).train(jobs), factor=10 if options.get("optimizer") == "adamw" else 1)
+    plain = make(LoopBackend).train(jobs_of([PLAIN] * 6))
     assert any(not torch.allclose(result.vector, other.vector) for result, other in zip(results, plain, strict=True))
 
 
@@ -110,9 +110,9 @@ def test_an_offset_is_added_to_each_gradient(name, options):
     offsets = torch.linspace(-1, 1, len(plain[0].start))
     # Some with an offset of their own, some without.
     jobs = [job._replace(offset=offsets * (1 + place)) if place % 3 else job for place, job in enumerate(plain)]
-    results = make(VmapTrainer, name).collect(jobs)
-    assert_alike(results, make(LoopTrainer, name).collect(jobs))
-    without = make(LoopTrainer, name).collect(plain)
+    results = make(VmapBackend, name).train(jobs)
+    assert_alike(results, make(LoopBackend, name).train(jobs))
+    without = make(LoopBackend, name).train(plain)
     for place, (result, other) in enumerate(zip(results, without, strict=True)):
         assert torch.allclose(result.vector, other.vector, atol=1e-6) is (place % 3 == 0)
 
@@ -132,11 +132,11 @@ def test_jobs_with_different_plans_are_trained_together():
         dataclasses.replace(PLAIN, by_epochs=True, steps=2),
     ]
     jobs = jobs_of(plans * 2)
-    assert_alike(make(VmapTrainer).collect(jobs), make(LoopTrainer).collect(jobs))
+    assert_alike(make(VmapBackend).train(jobs), make(LoopBackend).train(jobs))
 
 
 def test_the_payload_can_be_the_end():
-    (delta,), (end,) = (make(VmapTrainer).collect(jobs_of([PLAIN], payload=kind)) for kind in ("delta", "params"))
+    (delta,), (end,) = (make(VmapBackend).train(jobs_of([PLAIN], payload=kind)) for kind in ("delta", "params"))
     assert torch.equal(delta.vector, start_of("mlp") - end.vector)
 
 
@@ -144,17 +144,17 @@ def test_the_payload_can_be_the_end():
 @pytest.mark.parametrize("name", MODELS)
 def test_the_division_of_jobs_does_not_change_a_bit(name, options):
     plans = [dataclasses.replace(PLAIN, steps=1 + number % 4, **options) for number in range(10)]
-    assert_same_in_parts(make(VmapTrainer, name), jobs_of(plans, name))
+    assert_same_in_parts(make(VmapBackend, name), jobs_of(plans, name))
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_epochs_end_with_smaller_minibatches(name):
     """5 + 2 examples, 5 + 5 + 5 + 5 + 3, 3, 5 + 5 + 2, and 1, each two or more times."""
     jobs = jobs_of([dataclasses.replace(PLAIN, steps=steps, by_epochs=True) for steps in (4, 10, 2, 6, 2) * 2], name)
-    results = make(VmapTrainer, name).collect(jobs)
-    assert_alike(results, make(LoopTrainer, name).collect(jobs))
+    results = make(VmapBackend, name).train(jobs)
+    assert_alike(results, make(LoopBackend, name).train(jobs))
     full = [job._replace(plan=dataclasses.replace(job.plan, by_epochs=False)) for job in jobs]
-    for job, result, other in zip(jobs, results, make(VmapTrainer, name).collect(full), strict=True):
+    for job, result, other in zip(jobs, results, make(VmapBackend, name).train(full), strict=True):
         has_only_full = SIZES[job.client] <= 5
         assert torch.allclose(result.vector, other.vector, atol=1e-6) is has_only_full
 
@@ -170,14 +170,14 @@ def test_a_smaller_minibatch_does_not_see_other_examples():
         model = made(lambda name=name: FlatModel(MODELS[name]()))
         start = start_of(name)
         alone = [Job(0, visit, 0, start, jobs[0].plan, "delta") for visit in range(2)]
-        results = VmapTrainer(workload_of(model, **data)).collect(alone)
-        assert_alike(results, make(LoopTrainer, name).collect(alone))
+        results = VmapBackend(workload_of(model, **data)).train(alone)
+        assert_alike(results, make(LoopBackend, name).train(alone))
 
 
 def test_the_starting_models_do_not_change():
     jobs = jobs_of([PLAIN] * 3)
     before = [job.start.clone() for job in jobs]
-    results = make(VmapTrainer).collect(jobs)
+    results = make(VmapBackend).train(jobs)
     assert all(torch.equal(job.start, start) for job, start in zip(jobs, before, strict=True))
     results[0].vector.zero_()
     assert results[1].vector.norm() > 0
@@ -186,8 +186,8 @@ def test_the_starting_models_do_not_change():
 def test_a_client_that_diverges_does_not_change_the_others():
     jobs = jobs_of([PLAIN] * 4)
     broken = jobs[1]._replace(start=torch.full_like(jobs[1].start, torch.nan))
-    results = make(VmapTrainer).collect([jobs[0], broken, *jobs[2:]])
-    expected = make(VmapTrainer).collect(jobs)
+    results = make(VmapBackend).train([jobs[0], broken, *jobs[2:]])
+    expected = make(VmapBackend).train(jobs)
     assert results[1].vector.isnan().all()
     assert_same([results[other] for other in (0, 2, 3)], [expected[other] for other in (0, 2, 3)])
 
@@ -197,26 +197,26 @@ def test_a_client_that_has_finished_does_not_change(name):
     """The gradient of a client that has taken its last step may be infinite there, but is not needed."""
     long, short = (dataclasses.replace(PLAIN, steps=steps) for steps in (6, 1))
     jobs = jobs_of([long, dataclasses.replace(short, lr=1e37)], name)
-    together = make(VmapTrainer, name).collect(jobs)
+    together = make(VmapBackend, name).train(jobs)
     assert together[1].vector.isfinite().all()
-    assert_same(together, [make(VmapTrainer, name).collect([job])[0] for job in jobs])
+    assert_same(together, [make(VmapBackend, name).train([job])[0] for job in jobs])
 
 
 def test_the_number_of_examples():
-    assert [make(VmapTrainer).workload.examples(client) for client in range(len(SIZES))] == list(SIZES)
+    assert [make(VmapBackend).workload.examples(client) for client in range(len(SIZES))] == list(SIZES)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_padded_batches_train_as_the_plain_trainer_does(name):
     plans = [dataclasses.replace(PLAIN, steps=1 + number % 3, by_epochs=number > 2) for number in range(6)]
     jobs = jobs_of(plans, name)
-    padded = make(lambda workload: VmapTrainer(workload, batch_limit=4, padded=True), name)
-    assert_alike(padded.collect(jobs), make(LoopTrainer, name).collect(jobs))
+    padded = make(lambda workload: VmapBackend(workload, batch_limit=4, padded=True), name)
+    assert_alike(padded.train(jobs), make(LoopBackend, name).train(jobs))
     assert_same_in_parts(padded, jobs)
 
 
 def test_padded_batches_always_have_the_same_shape(monkeypatch):
-    padded = make(lambda workload: VmapTrainer(workload, batch_limit=4, padded=True), "groupnorm")
+    padded = make(lambda workload: VmapBackend(workload, batch_limit=4, padded=True), "groupnorm")
     rows, gradients = [], padded._gradients
 
     def record(part, inputs, labels, dropout):
@@ -224,15 +224,15 @@ def test_padded_batches_always_have_the_same_shape(monkeypatch):
         return gradients(part, inputs, labels, dropout)
 
     monkeypatch.setattr(padded, "_gradients", record)
-    padded.collect(jobs_of([PLAIN, dataclasses.replace(PLAIN, steps=9)], "groupnorm"))
-    padded.collect(jobs_of([PLAIN] * 5, "groupnorm"))
+    padded.train(jobs_of([PLAIN, dataclasses.replace(PLAIN, steps=9)], "groupnorm"))
+    padded.train(jobs_of([PLAIN] * 5, "groupnorm"))
     assert set(rows) == {4}
 
 
 class TestFailures:
     def trainer(self, loss):
         data = DATA | {"loss": loss}
-        return VmapTrainer(workload_of(made(lambda: FlatModel(MODELS["mlp"]())), **data))
+        return VmapBackend(workload_of(made(lambda: FlatModel(MODELS["mlp"]())), **data))
 
     @pytest.mark.parametrize(("number", "others"), [(1, ""), (3, ", or one of 2 trained with it")])
     def test_a_failure_names_client_visit_and_place(self, number, others):
@@ -245,9 +245,7 @@ class TestFailures:
             return cross_entropy(outputs, labels)
 
         with pytest.raises(OffbeatError) as caught:
-            self.trainer(loss).collect(
-                [jobs_of([PLAIN] * 4)[3]._replace(visit=visit) for visit in range(3, 3 + number)]
-            )
+            self.trainer(loss).train([jobs_of([PLAIN] * 4)[3]._replace(visit=visit) for visit in range(3, 3 + number)])
         place = f"{Path(__file__)}:{loss.__code__.co_firstlineno + 3}"
         assert str(caught.value) == (
             f"client 3, visit 3{others}: the model or the loss failed: KeyError: 'mine' ({place})"
@@ -264,7 +262,7 @@ class TestFailures:
 
         plans = [dataclasses.replace(PLAIN, steps=steps) for steps in (1, 1, 2)]
         with pytest.raises(OffbeatError, match=r"^client 2, visit 2: the model or the loss failed"):
-            self.trainer(loss).collect(jobs_of(plans))
+            self.trainer(loss).train(jobs_of(plans))
 
     def test_a_batch_that_does_not_fit_into_memory_is_halved(self):
         calls = []
@@ -275,6 +273,6 @@ class TestFailures:
                 raise torch.OutOfMemoryError
             return cross_entropy(outputs, labels)
 
-        trainer = SmallerBatches(self.trainer(loss))
+        trainer = Trainer(self.trainer(loss))
         assert len(trainer.collect(jobs_of([PLAIN] * 4))) == 4
         assert trainer.batch_limit == 32

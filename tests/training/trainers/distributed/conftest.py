@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from offbeat.training.trainers.backend import Job
 from offbeat.training.trainers.distributed import processes
-from offbeat.training.trainers.distributed.processes import ProcessTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.distributed.processes import ProcessPool
 from tests.training.trainers.distributed.fake_workers import FakeWorker, FakeWorkers, jobs_of, trainer_of
 
 
@@ -20,10 +20,10 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeWorkers]:
 
 
 @pytest.fixture
-def make() -> Iterator[Callable[..., ProcessTrainer]]:
-    trainers: list[ProcessTrainer] = []
+def make() -> Iterator[Callable[..., ProcessPool]]:
+    trainers: list[ProcessPool] = []
 
-    def build(workers: int = 2, batch_limit: int = 1) -> ProcessTrainer:
+    def build(workers: int = 2, batch_limit: int = 1) -> ProcessPool:
         trainers.append(trainer_of(workers=workers, batch_limit=batch_limit))
         return trainers[-1]
 
@@ -33,10 +33,10 @@ def make() -> Iterator[Callable[..., ProcessTrainer]]:
 
 
 @pytest.fixture
-def expecting(make: Callable[..., ProcessTrainer]) -> Callable[..., tuple[ProcessTrainer, list[Job]]]:
+def expecting(make: Callable[..., ProcessPool]) -> Callable[..., tuple[ProcessPool, list[Job]]]:
     """Return a function that makes a trainer that expects the first of some jobs."""
 
-    def build(number: int, expected: int, workers: int = 1) -> tuple[ProcessTrainer, list[Job]]:
+    def build(number: int, expected: int, workers: int = 1) -> tuple[ProcessPool, list[Job]]:
         trainer, jobs = make(workers), jobs_of(number)
         for job in jobs[:expected]:
             trainer.submit(job)

@@ -13,12 +13,12 @@ from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.batched.vmap import VmapTrainer
-from offbeat.training.trainers.distributed.processes import ProcessTrainer
+from offbeat.training.trainers.backend import Job
+from offbeat.training.trainers.batched.vmap import VmapBackend
+from offbeat.training.trainers.distributed.processes import ProcessPool
 from offbeat.training.trainers.distributed.shared_memory import SharedMemory
 from offbeat.training.trainers.distributed.worker import JobMessage, Reply, WorkerSetup
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.loop import LoopBackend
 from tests.training.conftest import made
 from tests.workloads import workload_of
 
@@ -100,12 +100,12 @@ class FakeWorkers:
             self.all[worker].answer()
 
 
-def trainer_of(module: nn.Module | None = None, workers: int = 2, batch_limit: int = 1) -> ProcessTrainer:
+def trainer_of(module: nn.Module | None = None, workers: int = 2, batch_limit: int = 1) -> ProcessPool:
     """Make a trainer for clients with trivial data."""
-    make = partial(VmapTrainer, batch_limit=batch_limit) if batch_limit > 1 else LoopTrainer
+    make = partial(VmapBackend, batch_limit=batch_limit) if batch_limit > 1 else LoopBackend
     model = FlatModel(module or made(lambda: nn.Linear(4, 1)))
     data = {"inputs": torch.zeros(20, 4), "labels": torch.zeros(20), "shards": [np.arange(20)] * 20}
-    return ProcessTrainer(workload_of(model, loss=cross_entropy, **data, seed=3), workers=workers, make=make)
+    return ProcessPool(workload_of(model, loss=cross_entropy, **data, seed=3), workers=workers, make=make)
 
 
 def jobs_of(number: int, start: Tensor | None = None) -> list[Job]:

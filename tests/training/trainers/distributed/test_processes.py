@@ -13,11 +13,11 @@ from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms.components import Compression
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.distributed import processes, queued_trainer
+from offbeat.training.trainers.backend import Job
+from offbeat.training.trainers.distributed import pool, processes
 from offbeat.training.trainers.distributed.packed_code import unpack_code
-from offbeat.training.trainers.distributed.processes import ProcessTrainer
+from offbeat.training.trainers.distributed.processes import ProcessPool
 from offbeat.training.trainers.distributed.worker import JobMessage, Reply
-from offbeat.training.trainers.trainer import Job
 from tests.training.conftest import made
 from tests.training.trainers.distributed.fake_workers import PLAN, firsts, jobs_of, trainer_of
 from tests.workloads import workload_of
@@ -40,13 +40,13 @@ class TestSchedule:
         trainer, jobs = make(2), jobs_of(3)
         for job in jobs:
             workers.expect_events(lambda: workers.answer(0))
-            assert firsts(trainer.collect([job])) == [job.client]
+            assert firsts(trainer.train([job])) == [job.client]
         assert workers.clients == [[0, 1, 2]]
 
     def test_requested_jobs_come_before_expected_ones(self, workers, expecting):
         trainer, jobs = expecting(7, 6)
         workers.expect_events(*[lambda: workers.answer(0)] * 4)
-        assert firsts(trainer.collect([jobs[5], jobs[6]])) == [5, 6]
+        assert firsts(trainer.train([jobs[5], jobs[6]])) == [5, 6]
         assert workers.clients == [[0, 1, 5, 6, 2, 3]]
         assert len(workers.all[0].messages) == 2
 
@@ -55,10 +55,10 @@ class TestSchedule:
         workers.answer(0, times=2)
         workers.answer(1)
         trainer.submit(jobs_of(5)[4])
-        assert firsts(trainer.collect([jobs[2], jobs[0]])) == [2, 0]
-        assert firsts(trainer.collect([jobs[1]])) == [1]
+        assert firsts(trainer.train([jobs[2], jobs[0]])) == [2, 0]
+        assert firsts(trainer.train([jobs[1]])) == [1]
         workers.expect_events(lambda: workers.answer(1))
-        assert firsts(trainer.collect([jobs[3]])) == [3]
+        assert firsts(trainer.train([jobs[3]])) == [3]
 
     def test_a_job_is_known_by_its_client_and_visit(self, workers, make):
         trainer, job = make(1), jobs_of(1)[0]
@@ -71,19 +71,19 @@ class TestSchedule:
         trainer, job = make(1), jobs_of(1)[0]
         trainer.submit(job)
         workers.expect_events(lambda: workers.answer(0), lambda: workers.answer(0))
-        (result,) = trainer.collect([job._replace(start=torch.full((5,), 3.0))])
+        (result,) = trainer.train([job._replace(start=torch.full((5,), 3.0))])
         assert result.vector.tolist() == [3.0] * 5
 
     def test_a_job_can_occur_twice(self, workers, make):
         trainer, job = make(1), jobs_of(1)[0]
         workers.expect_events(lambda: workers.answer(0), lambda: workers.answer(0))
-        one, other = trainer.collect([job, job])
+        one, other = trainer.train([job, job])
         one.vector.fill_(7.0)
         assert other.vector.tolist() == [0.0] * 5
 
     @pytest.mark.parametrize(("room", "begun"), [(0, 4), (6, 6), (6.9, 6)])
     def test_expected_results_are_bounded(self, room, begun, workers, make, monkeypatch):
-        monkeypatch.setattr(queued_trainer, "_BYTES_AHEAD", int(room * 20))  # a vector has 20
+        monkeypatch.setattr(pool, "_BYTES_AHEAD", int(room * 20))  # a vector has 20
         trainer, jobs = make(1), jobs_of(12)
         trainer.submit(jobs[0])
         for job in jobs:
@@ -92,9 +92,9 @@ class TestSchedule:
                 workers.answer(0)
         assert workers.clients == [list(range(begun))]
         workers.expect_events(lambda: workers.answer(0))
-        assert firsts(trainer.collect([jobs[11]])) == [11]
+        assert firsts(trainer.train([jobs[11]])) == [11]
         assert workers.clients == [[*range(begun), 11]]
-        assert firsts(trainer.collect([jobs[0]])) == [0]
+        assert firsts(trainer.train([jobs[0]])) == [0]
         trainer.submit(jobs[1])
         assert workers.clients == [[*range(begun), 11, begun]]
 
@@ -104,7 +104,7 @@ class TestForget:
         trainer, jobs = expecting(5, 5)
         trainer.cancel(jobs[2])
         workers.expect_events(*[lambda: workers.answer(0)] * 4)
-        trainer.collect([jobs[4], jobs[3]])
+        trainer.train([jobs[4], jobs[3]])
         assert workers.clients == [[0, 1, 4, 3]]
 
     def test_a_forgotten_result_is_dropped(self, workers, expecting):
@@ -115,10 +115,10 @@ class TestForget:
         trainer.cancel(jobs[1])
         trainer.cancel(jobs_of(1)[0])  # nobody knows it
         workers.expect_events(*[lambda: workers.answer(0)] * 2)
-        assert firsts(trainer.collect([jobs[2]])) == [2]
+        assert firsts(trainer.train([jobs[2]])) == [2]
         # What is asked for after all is trained once more.
         workers.expect_events(*[lambda: workers.answer(0)] * 2)
-        assert firsts(trainer.collect([jobs[1]])) == [1]
+        assert firsts(trainer.train([jobs[1]])) == [1]
         assert workers.clients == [[0, 1, 2, 3, 1]]
 
     def test_a_mistake_is_raised_by_its_own_job_only(self, workers, expecting):
@@ -128,13 +128,13 @@ class TestForget:
         for _ in range(2):
             workers.all[0].answer(mistake)
         workers.expect_events(lambda: workers.answer(0))
-        assert firsts(trainer.collect([jobs[2]])) == [2]
+        assert firsts(trainer.train([jobs[2]])) == [2]
         with pytest.raises(OffbeatError, match=r"^the model failed$"):
-            trainer.collect([jobs[1]])
+            trainer.train([jobs[1]])
         # What else was asked for with it is not begun any more.
         workers.expect_events(lambda: workers.all[0].answer(mistake))
         with pytest.raises(OffbeatError, match=r"^the model failed$"):
-            trainer.collect(jobs[3:])
+            trainer.train(jobs[3:])
         workers.answer(0)
         trainer.submit(jobs[0])
         assert workers.clients == [[0, 1, 2, 3, 4, 5, 0]]
@@ -142,7 +142,7 @@ class TestForget:
     def test_another_error_comes_with_the_workers_traceback(self, workers, make):
         workers.expect_events(lambda: workers.all[0].answer(("failed", "Traceback:\n  line 3\nIndexError: 7")))
         with pytest.raises(RuntimeError, match=r"^a worker process failed:\nTraceback:\n  line 3\nIndexError: 7$"):
-            make().collect(jobs_of(1))
+            make().train(jobs_of(1))
 
 
 class TestMessages:
@@ -157,7 +157,7 @@ class TestMessages:
             assert messages[0].start == messages[1].start
             assert messages[0].result != messages[1].result
             workers.expect_events(*[lambda: workers.answer(0)] * 3)
-            for job, result in zip(jobs, trainer.collect(jobs), strict=True):
+            for job, result in zip(jobs, trainer.train(jobs), strict=True):
                 assert torch.equal(result.vector, start + job.client)
 
     def test_the_other_fields_of_a_job(self, workers, make):
@@ -176,7 +176,7 @@ class TestMessages:
         model = FlatModel(module)
         module.seen += 3.0
         data = {"inputs": torch.zeros(2, 4), "labels": torch.zeros(2), "shards": [np.arange(2)]}
-        trainer = ProcessTrainer(workload_of(model, loss=cross_entropy, **data, seed=1), workers=1)
+        trainer = ProcessPool(workload_of(model, loss=cross_entropy, **data, seed=1), workers=1)
         assert unpack_code(trainer._tensors["code"])[0].seen.item() == 0.0
 
 
@@ -186,18 +186,18 @@ class TestDeaths:
         workers.answer(0)
         workers.all[0].die()
         workers.expect_events(*[lambda: workers.answer(-1)] * 2)
-        assert firsts(trainer.collect([jobs[1], jobs[4], jobs[0]])) == [1, 4, 0]
+        assert firsts(trainer.train([jobs[1], jobs[4], jobs[0]])) == [1, 4, 0]
         assert workers.all[0].ended
         assert workers.clients == [[0, 1, 4], [1, 4, 2, 3]]
 
     def test_a_requested_job_is_assigned_again_beyond_the_bound(self, workers, make, monkeypatch):
-        monkeypatch.setattr(queued_trainer, "_BYTES_AHEAD", 0)
+        monkeypatch.setattr(pool, "_BYTES_AHEAD", 0)
         trainer, jobs = make(1), jobs_of(6)
         for job in jobs:
             trainer.submit(job)
             workers.answer(0, times=len(workers.all[0].messages))
         workers.expect_events(lambda: workers.all[0].die(), lambda: workers.answer(1))
-        assert firsts(trainer.collect([jobs[5]])) == [5]
+        assert firsts(trainer.train([jobs[5]])) == [5]
         assert workers.clients == [[0, 1, 2, 3, 5], [5]]
 
     def test_an_expected_job_keeps_its_turn(self, workers, expecting):
@@ -206,15 +206,15 @@ class TestDeaths:
         workers.all[0].die()
         trainer.submit(jobs[5])
         workers.expect_events(*[lambda: workers.answer(1)] * 3)
-        assert firsts(trainer.collect([jobs[5]])) == [5]
+        assert firsts(trainer.train([jobs[5]])) == [5]
         assert workers.clients == [[0, 1], [1, 2, 5, 3, 4]]
 
     def test_an_idle_dead_worker_is_replaced(self, workers, make):
         trainer, jobs = make(1), jobs_of(2)
         workers.expect_events(lambda: workers.answer(0), lambda: workers.answer(1))
-        trainer.collect([jobs[0]])
+        trainer.train([jobs[0]])
         workers.all[0].die()
-        assert firsts(trainer.collect([jobs[1]])) == [1]
+        assert firsts(trainer.train([jobs[1]])) == [1]
         assert workers.clients == [[0], [1]]
 
     def test_a_job_fails_after_three_deaths(self, workers, expecting):
@@ -222,14 +222,14 @@ class TestDeaths:
         workers.answer(0)
         workers.expect_events(*[lambda: workers.all[-1].die()] * 3)
         with pytest.raises(OffbeatError) as caught:
-            trainer.collect([jobs[1]])
+            trainer.train([jobs[1]])
         assert str(caught.value) == (
             "client 1, visit 1: 3 processes that trained it were killed (signal 9), perhaps for lack of memory: "
             "use trainer = 'loop'"
         )
         assert workers.clients == [[0, 1, 2], [1, 2], [1, 2], [2, 3]]
         workers.expect_events(lambda: workers.answer(-1))
-        assert firsts(trainer.collect([jobs[2]])) == [2]
+        assert firsts(trainer.train([jobs[2]])) == [2]
 
     def test_deaths_are_raised_by_their_own_job_only(self, workers, make):
         trainer, jobs = make(1), jobs_of(3)
@@ -241,9 +241,9 @@ class TestDeaths:
             trainer.cancel(jobs[2])
         assert workers.clients == [[0, 1], [0, 1], [0, 1], [1, 2]]
         workers.expect_events(lambda: workers.answer(-1))
-        assert firsts(trainer.collect([jobs[1]])) == [1]
+        assert firsts(trainer.train([jobs[1]])) == [1]
         with pytest.raises(OffbeatError, match=r"^client 0, visit 0: 3 processes"):
-            trainer.collect([jobs[0]])
+            trainer.train([jobs[0]])
 
     def test_rows_of_dead_workers_are_freed(self, workers, make):
         trainer = make(2)
@@ -254,7 +254,7 @@ class TestDeaths:
             workers.all[-1].die()
             workers.all[-2].die()
             workers.expect_events(*[lambda: workers.answer(-1), lambda: workers.answer(-2)] * 2)
-            assert [result.vector[0] for result in trainer.collect(jobs)] == [
+            assert [result.vector[0] for result in trainer.train(jobs)] == [
                 10.0 * number + 2 * client for client in range(4)
             ]
 
@@ -272,7 +272,7 @@ class TestEnd:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(fd)
         workers.expect_events(lambda: workers.answer(1))
-        assert firsts(trainer.collect([jobs[3]])) == [3]
+        assert firsts(trainer.train([jobs[3]])) == [3]
         assert workers.clients == [[0, 1], [3]]
 
     def test_garbage_collection_ends_the_workers(self, workers):
@@ -311,7 +311,7 @@ class TestRefusals:
 
         monkeypatch.setattr(processes, name, refuse)
         with pytest.raises(OffbeatError) as caught:
-            make().collect(jobs_of(1))
+            make().train(jobs_of(1))
         assert str(caught.value) == (
             "trainer = 'processes': a process cannot be started (BlockingIOError: [Errno 11] Resource temporarily "
             "unavailable): use 'loop'"

@@ -11,9 +11,9 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import LocalPlan
 from offbeat.training.accelerator import Accelerator
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.trainers.backend import Job
 from offbeat.training.trainers.distributed.ray_actor import RayJob, TrainingActor, pack_workload, versions
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.loop import LoopBackend
 from offbeat.training.workload import as_tensor
 from tests.training.conftest import SHARD_SIZES, data_of
 from tests.training.trainers.conftest import linear
@@ -65,7 +65,7 @@ def test_replies_equal_the_reference():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         replies = actor_of(workload()).train(batch, *vectors)
-    for reply, expected in zip(replies, LoopTrainer(workload()).collect(jobs), strict=True):
+    for reply, expected in zip(replies, LoopBackend(workload()).train(jobs), strict=True):
         assert torch.equal(torch.from_numpy(reply[0]), expected.vector)
         assert reply[1] == expected.loss
 

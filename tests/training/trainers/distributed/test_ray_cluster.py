@@ -8,7 +8,7 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.distributed.ray_cluster import RayCluster, check_ray, connect
-from offbeat.training.trainers.distributed.ray_trainer import RayTrainer
+from offbeat.training.trainers.distributed.ray_pool import RayPool
 from tests.training.conftest import data_of
 from tests.training.trainers.conftest import linear
 from tests.workloads import workload_of
@@ -100,4 +100,4 @@ def test_ray_that_is_not_installed_is_refused(monkeypatch):
         check_ray()
     workload = workload_of(FlatModel(linear()), **data_of((3,), 6, classes=3))
     with pytest.raises(OffbeatError, match=line):
-        RayTrainer(workload, workers=1)
+        RayPool(workload, workers=1)

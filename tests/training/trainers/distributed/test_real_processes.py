@@ -20,10 +20,10 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import LocalPlan
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.batched.vmap import VmapTrainer
-from offbeat.training.trainers.distributed.processes import ProcessTrainer
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.backend import Job
+from offbeat.training.trainers.batched.vmap import VmapBackend
+from offbeat.training.trainers.distributed.processes import ProcessPool
+from offbeat.training.trainers.loop import LoopBackend
 from tests.training.conftest import assert_same, data_of, made
 from tests.workloads import workload_of
 
@@ -55,15 +55,15 @@ def waiting(folder: Path) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 @pytest.fixture
-def both(tmp_path: Path) -> Iterator[Callable[..., tuple[ProcessTrainer, LoopTrainer]]]:
+def both(tmp_path: Path) -> Iterator[Callable[..., tuple[ProcessPool, LoopBackend]]]:
     """Return a function that makes the trainer and the reference with one thread."""
     data = data_of((*SIZES, 5), 1, 8, 8)
     data["loss"] = waiting(tmp_path)
     data["labels"][data["shards"][WAITS]] += 10
 
-    def make(module: nn.Module, workers: int, **more: str) -> tuple[ProcessTrainer, LoopTrainer]:
+    def make(module: nn.Module, workers: int, **more: str) -> tuple[ProcessPool, LoopBackend]:
         model = FlatModel(module)
-        return ProcessTrainer(workload_of(model, **data, **more), workers=workers), LoopTrainer(
+        return ProcessPool(workload_of(model, **data, **more), workers=workers), LoopBackend(
             workload_of(model, **data, **more)
         )
 
@@ -105,10 +105,10 @@ class TestRealProcesses:
     def test_one_worker_equals_the_reference_and_ends_with_its_trainer(self, both):
         trainer, plain = both(made(lambda: models.mlp((1, 8, 8), 4, [6, 5])), 1, augmentation="crop-and-flip")
         jobs = real_jobs(449)
-        assert_same(trainer.collect(jobs), plain.collect(jobs))
+        assert_same(trainer.train(jobs), plain.train(jobs))
         assert trainer.name == plain.name
-        assert trainer._pool is not None
-        (worker,) = trainer._pool.assigned
+        assert trainer._workers is not None
+        (worker,) = trainer._workers.assigned
         pid = worker.pid
         os.kill(pid, 0)
         del trainer, worker
@@ -129,25 +129,25 @@ class TestRealProcesses:
                 trainer.submit(job)
             trainer.cancel(forgotten)
             shuffled = [jobs[number] for number in np.random.default_rng(1).permutation(len(jobs))]
-            assert_same(trainer.collect(shuffled), plain.collect(shuffled))
+            assert_same(trainer.train(shuffled), plain.train(shuffled))
 
             # A visit restarts when its worker is killed.
             os.kill(worker, signal.SIGKILL)
             (tmp_path / "go").touch()
-            assert_same(trainer.collect([waits, jobs[0]]), plain.collect([waits, jobs[0]]))
+            assert_same(trainer.train([waits, jobs[0]]), plain.train([waits, jobs[0]]))
 
     @pytest.mark.parametrize("layers", [[nn.Linear(64, 4)], [nn.Linear(64, 5), nn.Tanh(), nn.Linear(5, 4)]])
     def test_batches_equal_those_of_one_process_after_a_kill(self, layers):
         workload = workload_of(FlatModel(nn.Sequential(nn.Flatten(), *layers)), **data_of((*SIZES, 5), 1, 8, 8))
         jobs = real_jobs(len(workload.model.vector))
-        expected = VmapTrainer(workload).collect(jobs)
-        with closing(ProcessTrainer(workload, workers=2, make=partial(VmapTrainer, batch_limit=5))) as trainer:
+        expected = VmapBackend(workload).train(jobs)
+        with closing(ProcessPool(workload, workers=2, make=partial(VmapBackend, batch_limit=5))) as trainer:
             for job in jobs:
                 trainer.submit(job)
-            assert_same(trainer.collect(jobs[5:8]), expected[5:8])
-            assert trainer._pool is not None
-            os.kill(next(iter(trainer._pool.assigned)).pid, signal.SIGKILL)
-            assert_same(trainer.collect(jobs), expected)
+            assert_same(trainer.train(jobs[5:8]), expected[5:8])
+            assert trainer._workers is not None
+            os.kill(next(iter(trainer._workers.assigned)).pid, signal.SIGKILL)
+            assert_same(trainer.train(jobs), expected)
             assert trainer.name == "vmap"
 
     def test_workers_end_when_their_parent_is_killed(self):
@@ -155,14 +155,14 @@ class TestRealProcesses:
 import time, numpy as np, torch
 from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.distributed.processes import ProcessTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.distributed.processes import ProcessPool
+from offbeat.training.trainers.backend import Job
 from offbeat.training.workload import Examples, Objective, Workload
 model, loss = FlatModel(torch.nn.Linear(2, 1)), lambda outputs, _: outputs.mean()
 examples = Examples(torch.ones(3, 2), torch.ones(3))
-trainer = ProcessTrainer(Workload(model, Objective(loss), examples, [np.arange(3)], seed=1), workers=1)
-result = trainer.collect([Job(0, 0, 0, torch.zeros(3), LocalPlan(steps=1, batch_size=3, lr=1.0), "delta")])[0]
-print(result.vector.tolist(), [worker.pid for worker in trainer._pool.assigned], flush=True)
+trainer = ProcessPool(Workload(model, Objective(loss), examples, [np.arange(3)], seed=1), workers=1)
+result = trainer.train([Job(0, 0, 0, torch.zeros(3), LocalPlan(steps=1, batch_size=3, lr=1.0), "delta")])[0]
+print(result.vector.tolist(), [worker.pid for worker in trainer._workers.assigned], flush=True)
 time.sleep(60)
 """
         with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:

@@ -20,12 +20,12 @@ from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.batched.vmap import VmapTrainer
+from offbeat.training.trainers.backend import Job
+from offbeat.training.trainers.batched.vmap import VmapBackend
 from offbeat.training.trainers.distributed import worker
 from offbeat.training.trainers.distributed.packed_code import pack_code
 from offbeat.training.trainers.distributed.shared_memory import SharedMemory, share
 from offbeat.training.trainers.distributed.worker import JobMessage, Reply, Worker, WorkerSetup
-from offbeat.training.trainers.trainer import Job
 from tests.training.conftest import SEED, SHARD_SIZES
 from tests.workloads import workload_of
 
@@ -86,7 +86,7 @@ class TestServe:
         memory = share_all()
         replies = conversation(memory, MESSAGES, worker.serve)
         jobs = [Job(o.client, o.visit, o.version, memory["starts"][o.start], o.plan, o.payload) for o in MESSAGES]
-        for message, reply, expected in zip(MESSAGES, replies, trainer().collect(jobs), strict=True):
+        for message, reply, expected in zip(MESSAGES, replies, trainer().train(jobs), strict=True):
             assert reply == ("done", expected.loss, expected.squares)
             assert torch.equal(memory["results"][message.result], expected.vector)
         assert memory["results"][1].tolist() == [-1.0] * 59
@@ -102,13 +102,13 @@ class TestServe:
         bad = MESSAGES[0]._replace(client=2)
         replies = conversation(memory, [bad, MESSAGES[0]], worker.serve)
         with pytest.raises(OffbeatError) as caught:
-            trainer(loss=loss).collect([Job(2, 0, 0, memory["starts"][0], PLAN, "delta")])
+            trainer(loss=loss).train([Job(2, 0, 0, memory["starts"][0], PLAN, "delta")])
         assert replies[0] == ("mistake", str(caught.value))
         assert replies[1][0] == "done"
 
     def test_a_mistake_is_a_reply_to_its_own_job_of_a_batch(self, share_all, network, data):
         memory = share_all()
-        setup = WorkerSetup(memory.locations, SEED, make=partial(VmapTrainer, batch_limit=4))
+        setup = WorkerSetup(memory.locations, SEED, make=partial(VmapBackend, batch_limit=4))
         messages = [MESSAGES[0], MESSAGES[0]._replace(payload="nothing", result=1), MESSAGES[1]]
         process = Worker(memory, setup)
         process.send(messages)
@@ -117,8 +117,8 @@ class TestServe:
         assert replies is not None
         assert [kind for kind, *_ in replies] == ["done", "failed", "done"]
         jobs = [Job(o.client, o.visit, o.version, memory["starts"][o.start], o.plan, o.payload) for o in MESSAGES]
-        batched = VmapTrainer(workload_of(FlatModel(network()), **data))
-        for message, reply, expected in zip(MESSAGES, replies[::2], batched.collect(jobs), strict=True):
+        batched = VmapBackend(workload_of(FlatModel(network()), **data))
+        for message, reply, expected in zip(MESSAGES, replies[::2], batched.train(jobs), strict=True):
             assert reply == ("done", expected.loss, expected.squares)
             assert torch.equal(memory["results"][message.result], expected.vector)
 
@@ -200,7 +200,7 @@ class TestWorker:
         process.send([one_step])
         replies: list[Reply] | None = process.receive()
         job = Job(1, 0, 0, memory["starts"][0], one_step.plan, "delta")
-        (expected,) = trainer().collect([job])
+        (expected,) = trainer().train([job])
         assert replies == [("done", expected.loss, expected.squares)]
         assert torch.equal(memory["results"][one_step.result], expected.vector)
 

@@ -9,8 +9,8 @@ from offbeat_core.user_code_errors import error_line
 from torch import Tensor, nn
 
 from offbeat.algorithms.components import LocalPlan
+from offbeat.training.trainers.backend import Backend, Job
 from offbeat.training.trainers.hooks import gradient_hook
-from offbeat.training.trainers.trainer import Job, Trainer
 
 _LR = 1e-3
 _LARGE_LR = 0.1
@@ -19,10 +19,10 @@ _DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropou
 _TOLERANCE = {"float32": 1e-2, "tf32": 0.1, "bf16": 0.1}  # relative, far above rounding
 
 
-def batching_problem(batched: Trainer, loop: Trainer, plan: LocalPlan) -> str | None:
+def batching_problem(batched: Backend, loop: Backend, plan: LocalPlan) -> str | None:
     """Return the reason why a model cannot be trained in batches; None if it can.
 
-    The batched trainer is compared with the loop, the reference, on the smallest and the largest client. The model's
+    The batched backend is compared with the loop, the reference, on the smallest and the largest client. The model's
     values do not change.
     """
     model = loop.workload.model
@@ -46,11 +46,11 @@ def batching_problem(batched: Trainer, loop: Trainer, plan: LocalPlan) -> str | 
     # Visits of one client, which are trained together, with steps large enough to change the last bits.
     long = replace(plan, steps=min(plan.steps, _MAX_STEPS), lr=_stable(_LARGE_LR, plan))
     visits = [jobs[1]._replace(visit=visit, plan=long) for visit in range(5)]
-    expected = loop.collect(jobs)
+    expected = loop.train(jobs)
     try:
-        results = batched.collect(jobs)
-        together = batched.collect(visits)
-        apart = [*batched.collect(visits[:2]), *batched.collect(visits[2:])]
+        results = batched.train(jobs)
+        together = batched.train(visits)
+        apart = [*batched.train(visits[:2]), *batched.train(visits[2:])]
     except OffbeatError as error:
         return error_line(error.__cause__ or error)
     finally:

@@ -1,4 +1,4 @@
-"""The batched trainer: one computation for many clients, each with its own model."""
+"""The batched backend: one computation for many clients, each with its own model."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,10 +20,10 @@ from offbeat.training.deterministic_pooling import deterministic_pooling
 from offbeat.training.mean_loss import mean_loss
 from offbeat.training.minibatches import Integers, example_orders
 from offbeat.training.trainers.adamw import AdamW
+from offbeat.training.trainers.backend import Backend, Job, Result, read_numbers, result_vector
 from offbeat.training.trainers.batched.dense import dense_step, is_dense
 from offbeat.training.trainers.batched.dropout import Draw, Dropout
 from offbeat.training.trainers.batched.unfolded_convolution import UnfoldedConvolutions
-from offbeat.training.trainers.trainer import Job, Result, Trainer, read_numbers, result_vector
 from offbeat.training.workload import Workload
 
 _FETCHED = 256  # examples fetched together, if a step has no more: they stay in the cache until they are used
@@ -31,10 +31,10 @@ _UNKNOWN = -1  # in place of what a mean divides by
 _SMALLEST_BATCH = 2  # a CPU may compute a single model in another way, with other last bits
 
 
-class VmapTrainer(Trainer):
+class VmapBackend(Backend):
     """Local training of a batch of clients, step by step, with ``torch.func.vmap``.
 
-    Results equal those of ``LoopTrainer`` up to rounding, and are bit-equal for any division of the jobs into batches.
+    Results equal those of ``LoopBackend`` up to rounding, and are bit-equal for any division of the jobs into batches.
     Jobs with different numbers of steps or step sizes are trained together; jobs with different minibatch sizes,
     optimisers, momentum, proximal terms, weight decay or clipping in separate groups. Smaller minibatches at the ends
     of epochs are computed apart, on a GPU one by one. The model's values are not used.
@@ -45,7 +45,7 @@ class VmapTrainer(Trainer):
         padded: Whether each batch is filled up to that number. GPUs choose the order of additions by the shapes, so
             without it a result's last bits depend on the other jobs of its batch.
         unfold_convolutions: Whether convolutions are matrix products, which GPUs batch well. This changes the last
-            bits, and the trainer's name says so.
+            bits, and the backend's name says so.
     """
 
     name = "vmap"
@@ -88,10 +88,10 @@ class VmapTrainer(Trainer):
 
     @property
     def kernel(self) -> str:
-        """``dense``, which needs no derivatives by ``torch.func``, or the trainer's name."""
+        """``dense``, which needs no derivatives by ``torch.func``, or the backend's name."""
         return "dense" if self._is_dense else self.name
 
-    def collect(self, jobs: Sequence[Job]) -> list[Result]:
+    def train(self, jobs: Sequence[Job]) -> list[Result]:
         """Train all jobs, each from its start.
 
         Raises ``OffbeatError`` if the model or the loss fails, or the loss is not a tensor of shape ``()``.

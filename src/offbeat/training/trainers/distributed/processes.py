@@ -1,4 +1,4 @@
-"""The trainer of several worker processes."""
+"""The backend of several worker processes."""
 
 import math
 import os
@@ -14,12 +14,12 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.user_code_errors import error_line
 
 from offbeat.inputs import name_inputs
+from offbeat.training.trainers.backend import Backend, Job, Result
 from offbeat.training.trainers.distributed.packed_code import pack_code
-from offbeat.training.trainers.distributed.queued_trainer import QueuedTrainer, Task
+from offbeat.training.trainers.distributed.pool import Pool, Task
 from offbeat.training.trainers.distributed.shared_memory import RowTable, SharedMemory, share
 from offbeat.training.trainers.distributed.worker import JobMessage, Worker, WorkerSetup
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job, Result, Trainer
+from offbeat.training.trainers.loop import LoopBackend
 from offbeat.training.workload import Workload
 
 _JOBS_PER_WORKER = 2  # one in training, and one so that the worker does not wait for the next; of batches one
@@ -34,10 +34,10 @@ class _Assignment(NamedTuple):
     result: int
 
 
-class _Pool:
+class _Workers:
     """The workers, their batches and their shared memory."""
 
-    def __init__(self, memory: SharedMemory, workload: Workload, make: Callable[[Workload], Trainer]) -> None:
+    def __init__(self, memory: SharedMemory, workload: Workload, make: Callable[[Workload], Backend]) -> None:
         self.memory = memory
         self.setup = WorkerSetup(memory.locations, workload.seed, workload.augmentation, workload.accelerator, make)
         self.starts = RowTable(memory["starts"])
@@ -74,22 +74,22 @@ class _Pool:
             self.memory.close()
 
 
-class ProcessTrainer(QueuedTrainer):
+class ProcessPool(Pool):
     """Local training of several clients at once, in processes of one thread each.
 
     Processes start with the first job, also after ``close``. They have torch's defaults except for the number of
-    threads. A worker has one batch of jobs at a time, or two jobs if its trainer trains one after the other.
+    threads. A worker has one batch of jobs at a time, or two jobs if its backend trains one after the other.
 
     Args:
         workload: What is trained; the model's values are not used.
         workers: The largest number of processes.
-        make: Makes each worker's trainer, whose ``batch_limit`` is the largest batch.
+        make: Makes each worker's backend, whose ``batch_limit`` is the largest batch.
 
     Raises:
         OffbeatError: The model or the loss cannot be sent to another process, or the system is Windows.
     """
 
-    def __init__(self, workload: Workload, *, workers: int, make: Callable[[Workload], Trainer] = LoopTrainer) -> None:
+    def __init__(self, workload: Workload, *, workers: int, make: Callable[[Workload], Backend] = LoopBackend) -> None:
         if os.name == "nt":
             raise OffbeatError("trainer = 'processes' is for Linux and macOS: use 'loop'")
         model, shards = workload.model, workload.shards
@@ -110,8 +110,8 @@ class ProcessTrainer(QueuedTrainer):
             "starts": torch.empty(2 * jobs, length, device="meta"),  # starting models and offsets
             "results": torch.empty(jobs, length, device="meta"),
         }
-        self._workers = workers
-        self._pool: _Pool | None = None
+        self._limit = workers
+        self._workers: _Workers | None = None
         self._end: Callable[[], object] | None = None
 
     @property
@@ -123,7 +123,7 @@ class ProcessTrainer(QueuedTrainer):
         """End the processes and withdraw all jobs."""
         if self._end is not None:
             self._end()
-        self._end = self._pool = None
+        self._end = self._workers = None
         super().close()
 
     def submit(self, job: Job) -> None:
@@ -136,20 +136,20 @@ class ProcessTrainer(QueuedTrainer):
             self._advance(0)
 
     def _advance(self, timeout: float | None) -> None:
-        if self._pool is not None:
-            ready = wait([worker.connection for worker in self._pool.assigned], timeout)
-            for worker in [worker for worker in self._pool.assigned if worker.connection in ready]:
-                self._handle_reply(self._pool, worker)
+        if self._workers is not None:
+            ready = wait([worker.connection for worker in self._workers.assigned], timeout)
+            for worker in [worker for worker in self._workers.assigned if worker.connection in ready]:
+                self._handle_reply(self._workers, worker)
         while size := self._batch_size():
             try:
-                pool = self._pool = self._pool or self._open_pool()
-                worker = self._find_worker(pool)
+                workers = self._workers = self._workers or self._open_workers()
+                worker = self._find_worker(workers)
             except OSError as error:
                 problem = f"a process cannot be started ({error_line(error)})"
                 raise OffbeatError(f"trainer = 'processes': {problem}: use 'loop'") from None
             if worker is None:
                 return
-            pool.assign(worker, self._take_batch(size))
+            workers.assign(worker, self._take_batch(size))
 
     def _batch_size(self) -> int:
         """Return the size of the next batch; 0 if none should begin.
@@ -161,51 +161,51 @@ class ProcessTrainer(QueuedTrainer):
         waiting = len(self._requested) + len(self._submitted)
         if waiting < self._smallest and not self._requested:
             return 0
-        return min(self._largest, max(self._smallest, math.ceil(waiting / self._workers)))
+        return min(self._largest, max(self._smallest, math.ceil(waiting / self._limit)))
 
-    def _open_pool(self) -> _Pool:
-        pool = _Pool(share(self._tensors), self.workload, self._make)
-        self._end = weakref.finalize(self, pool.end, os.getpid())
-        return pool
+    def _open_workers(self) -> _Workers:
+        workers = _Workers(share(self._tensors), self.workload, self._make)
+        self._end = weakref.finalize(self, workers.end, os.getpid())
+        return workers
 
-    def _find_worker(self, pool: _Pool) -> Worker | None:
+    def _find_worker(self, workers: _Workers) -> Worker | None:
         """Return the worker with the fewest batches; None if all have enough.
 
         A new worker is preferred to a busy one.
         """
-        assigned = pool.assigned
+        assigned = workers.assigned
         least = min(assigned, key=lambda worker: len(assigned[worker]), default=None)
-        if (least is None or assigned[least]) and len(assigned) < self._workers:
-            least = Worker(pool.memory, pool.setup)
+        if (least is None or assigned[least]) and len(assigned) < self._limit:
+            least = Worker(workers.memory, workers.setup)
             assigned[least] = deque()
         return least if least is not None and len(assigned[least]) < self._batches else None
 
-    def _handle_reply(self, pool: _Pool, worker: Worker) -> None:
+    def _handle_reply(self, workers: _Workers, worker: Worker) -> None:
         replies = worker.receive()
         if replies is None:
-            self._handle_death(pool, worker)
+            self._handle_death(workers, worker)
             return
-        batch = pool.assigned[worker].popleft()
+        batch = workers.assigned[worker].popleft()
         for (task, _, row), reply in zip(batch, replies, strict=True):
             if self._is_wanted(task):
                 if reply[0] == "done":
-                    task.outcome = Result(pool.results[row].clone(), *reply[1:])
+                    task.outcome = Result(workers.results[row].clone(), *reply[1:])
                 elif reply[0] == "mistake":
                     task.outcome = OffbeatError(reply[1])
                 else:
                     task.outcome = RuntimeError(f"a worker process failed:\n{reply[1]}")
-        pool.release(batch)
+        workers.release(batch)
 
-    def _handle_death(self, pool: _Pool, worker: Worker) -> None:
+    def _handle_death(self, workers: _Workers, worker: Worker) -> None:
         """Put a dead worker's tasks back into the queues.
 
         Those of its first batch may have caused the death.
         """
         end = worker.wait()
-        batches = pool.assigned.pop(worker)
+        batches = workers.assigned.pop(worker)
         for task, *_ in batches[0] if batches else ():
             self._note_death(task, "processes", end)
         for batch in reversed(batches):
-            pool.release(batch)
+            workers.release(batch)
             for task, *_ in reversed(batch):
                 self._put_back(task)

@@ -19,10 +19,10 @@ from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import Objective
+from offbeat.training.trainers.backend import Job
 from offbeat.training.trainers.distributed.packed_code import pack_code, refuse_parameter_hooks, unpack_code
-from offbeat.training.trainers.graph_loop import GraphLoopTrainer
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job
+from offbeat.training.trainers.graph_loop import GraphBackend
+from offbeat.training.trainers.loop import LoopBackend
 from offbeat.training.workload import Examples, Workload, as_tensor
 
 Vector = NDArray[np.float32]
@@ -88,7 +88,7 @@ class TrainingActor:
         torch.set_num_threads(1)
         keep_freed_memory()
         self._packed = packed
-        self._trainer: LoopTrainer | None = None
+        self._backend: LoopBackend | None = None
 
     def versions(self) -> dict[str, str]:
         """Return the versions of the actor's machine."""
@@ -102,11 +102,11 @@ class TrainingActor:
     def _reply(self, message: RayJob, tensors: list[Tensor]) -> Reply:
         try:
             # Created with the first job, so that a model that cannot be loaded is a reply, too.
-            self._trainer = self._trainer or _make_trainer(_unpack(self._packed))
+            self._backend = self._backend or _make_backend(_unpack(self._packed))
             offset = None if message.offset is None else tensors[message.offset]
             job = message.job._replace(start=tensors[message.start], offset=offset)
             with self._packed.accelerator.numerics():
-                (result,) = self._trainer.collect([job])
+                (result,) = self._backend.train([job])
             return result.vector.cpu().numpy(), result.loss
         except OffbeatError as error:
             return OffbeatError(str(error))
@@ -120,12 +120,12 @@ def _unpack(packed: PackedWorkload) -> Workload:
         FlatModel(module),
         Objective(loss),
         Examples(map_inputs(as_tensor, packed.inputs), as_tensor(packed.labels)),
-        # Copied, since the trainer makes tensors of them.
+        # Copied, since the backend makes tensors of them.
         np.split(packed.shards.copy(), np.cumsum(packed.sizes)[:-1]),
         packed.seed,
         augmentation=packed.augmentation,
     ).to(packed.accelerator)
 
 
-def _make_trainer(workload: Workload) -> LoopTrainer:
-    return GraphLoopTrainer(workload) if workload.accelerator.is_cuda else LoopTrainer(workload)
+def _make_backend(workload: Workload) -> LoopBackend:
+    return GraphBackend(workload) if workload.accelerator.is_cuda else LoopBackend(workload)

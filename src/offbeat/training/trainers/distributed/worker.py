@@ -25,10 +25,10 @@ from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import Objective
+from offbeat.training.trainers.backend import Backend, Job
 from offbeat.training.trainers.distributed.packed_code import unpack_code
 from offbeat.training.trainers.distributed.shared_memory import SharedMemory, TensorLocation
-from offbeat.training.trainers.loop import LoopTrainer
-from offbeat.training.trainers.trainer import Job, Trainer
+from offbeat.training.trainers.loop import LoopBackend
 from offbeat.training.workload import Examples, Workload
 
 
@@ -42,14 +42,14 @@ class WorkerSetup(NamedTuple):
         seed: The run's seed.
         augmentation: The workload's.
         accelerator: The workload's.
-        make: Makes the worker's trainer.
+        make: Makes the worker's backend.
     """
 
     locations: Mapping[str, TensorLocation]
     seed: int
     augmentation: AugmentationName | None = None
     accelerator: Accelerator = CPU
-    make: Callable[[Workload], Trainer] = LoopTrainer
+    make: Callable[[Workload], Backend] = LoopBackend
 
 
 class JobMessage(NamedTuple):
@@ -125,12 +125,12 @@ class Worker:
 
 
 class _JobRunner:
-    """The trainer of a worker process."""
+    """The backend of a worker process."""
 
     def __init__(self, memory: SharedMemory, setup: WorkerSetup) -> None:
         self._memory = memory
         self._setup = setup
-        self._trainer: Trainer | None = None
+        self._backend: Backend | None = None
 
     def run(self, batch: Sequence[JobMessage]) -> list[Reply]:
         """Return the replies of a batch, in order.
@@ -139,8 +139,8 @@ class _JobRunner:
         """
         try:
             # Created with the first job, so that a model that cannot be loaded is a reply, too.
-            self._trainer = self._trainer or self._make_trainer()
-            results = self._trainer.collect([self._job(message) for message in batch])
+            self._backend = self._backend or self._make_backend()
+            results = self._backend.train([self._job(message) for message in batch])
         except Exception as error:
             if len(batch) > 1:
                 return [reply for message in batch for reply in self.run([message])]
@@ -163,7 +163,7 @@ class _JobRunner:
             None if message.offset is None else starts[message.offset],
         )
 
-    def _make_trainer(self) -> Trainer:
+    def _make_backend(self) -> Backend:
         tensors = {name: self._memory[name] for name in self._memory.locations}
         module, loss = unpack_code(tensors["code"])
         workload = Workload(

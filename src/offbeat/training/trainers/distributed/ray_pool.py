@@ -1,4 +1,4 @@
-"""The trainer of a Ray cluster."""
+"""The backend of a Ray cluster."""
 
 import logging
 from collections import deque
@@ -11,7 +11,8 @@ from offbeat_core.user_code_errors import error_line
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from offbeat.training.trainers.distributed.queued_trainer import QueuedTrainer, Task
+from offbeat.training.trainers.backend import Result
+from offbeat.training.trainers.distributed.pool import Pool, Task
 from offbeat.training.trainers.distributed.ray_actor import RayJob, TrainingActor, pack_workload, versions
 from offbeat.training.trainers.distributed.ray_cluster import (
     DEFAULT_CLUSTER,
@@ -20,7 +21,6 @@ from offbeat.training.trainers.distributed.ray_cluster import (
     connect,
     import_ray,
 )
-from offbeat.training.trainers.trainer import Result
 from offbeat.training.workload import Workload
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class _Actor:
     is_ready: bool = False
 
 
-class RayTrainer(QueuedTrainer):
+class RayPool(Pool):
     """Local SGD for several clients at once, by actors of a Ray cluster.
 
     Each actor has one processor and one thread, and a GPU if the workload is on one. Actors start with the first jobs,
@@ -84,7 +84,7 @@ class RayTrainer(QueuedTrainer):
         """End the actors and withdraw all jobs."""
         for actor in self._actors:
             _kill(actor)
-        self._actors.clear()  # Ray also ends an actor without a handle, so the trainer needs no finalizer
+        self._actors.clear()  # Ray also ends an actor without a handle, so the backend needs no finalizer
         self._vectors.clear()
         self._workload_ref, self._most = None, 0
         super().close()

@@ -17,10 +17,10 @@ from torch.nn.functional import cross_entropy
 
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.distributed import ray_trainer
+from offbeat.training.trainers.distributed import ray_pool
 from offbeat.training.trainers.distributed.ray_cluster import RayCluster, connect
-from offbeat.training.trainers.distributed.ray_trainer import RayTrainer
-from offbeat.training.trainers.loop import LoopTrainer
+from offbeat.training.trainers.distributed.ray_pool import RayPool
+from offbeat.training.trainers.loop import LoopBackend
 from tests.training.conftest import assert_same, data_of, made
 from tests.training.trainers.distributed.test_real_processes import SIZES, real_jobs
 from tests.workloads import workload_of
@@ -57,16 +57,16 @@ def cluster() -> Iterator[None]:
 
 
 @pytest.fixture
-def both() -> Iterator[Callable[..., tuple[RayTrainer, LoopTrainer]]]:
+def both() -> Iterator[Callable[..., tuple[RayPool, LoopBackend]]]:
     """Return a function that makes the trainer with a number of actors, and the reference."""
-    trainers: list[RayTrainer] = []
+    trainers: list[RayPool] = []
     data = data_of((*SIZES, 5), 1, 8, 8)
 
-    def make(module: nn.Module, actors: int, loss=cross_entropy, **more) -> tuple[RayTrainer, LoopTrainer]:
+    def make(module: nn.Module, actors: int, loss=cross_entropy, **more) -> tuple[RayPool, LoopBackend]:
         share = RayCluster(runs=PROCESSORS // actors)
         given = {**data, **more}
-        trainers.append(RayTrainer(workload_of(FlatModel(module), **{**given, "loss": loss}), workers=2, cluster=share))
-        return trainers[-1], LoopTrainer(workload_of(FlatModel(module), **given))
+        trainers.append(RayPool(workload_of(FlatModel(module), **{**given, "loss": loss}), workers=2, cluster=share))
+        return trainers[-1], LoopBackend(workload_of(FlatModel(module), **given))
 
     yield make
     for trainer in trainers:
@@ -87,8 +87,8 @@ def test_results_equal_the_reference_in_any_order(both, actors):
         trainer.submit(job)
     trainer.cancel(forgotten)
     shuffled = [jobs[number] for number in np.random.default_rng(1).permutation(len(jobs))]
-    results = trainer.collect(shuffled)
-    assert_same(results, plain.collect(shuffled))
+    results = trainer.train(shuffled)
+    assert_same(results, plain.train(shuffled))
     assert trainer.name == plain.name
     assert len(trainer._actors) <= actors
     results[0].vector.add_(1)  # is not Ray's memory, which is read-only
@@ -100,7 +100,7 @@ def test_actors_are_as_many_as_the_share_and_end_with_the_trainer(both):
     assert trainer._actors == []
     for job in jobs:
         trainer.submit(job)
-    assert_same(trainer.collect(jobs), plain.collect(jobs))
+    assert_same(trainer.train(jobs), plain.train(jobs))
     pids = ray.get([actor.handle.__ray_call__.remote(lambda self: os.getpid()) for actor in trainer._actors])
     assert len(set(pids)) == 2
     trainer.close()
@@ -133,7 +133,7 @@ def test_jobs_of_killed_actors_are_trained_again(both, tmp_path):
     jobs = real_jobs(len(trainer.workload.model.vector))
     for job in jobs:
         trainer.submit(job)
-    assert_same(trainer.collect(jobs), plain.collect(jobs))
+    assert_same(trainer.train(jobs), plain.train(jobs))
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -141,7 +141,7 @@ def test_a_job_fails_after_three_deaths(both, tmp_path):
     trainer, _ = both(net(), 1, killing(tmp_path, 100), labels=torch.full((sum(SIZES) + 5,), 3))
     job = real_jobs(len(trainer.workload.model.vector))[0]
     with pytest.raises(OffbeatError) as caught:
-        trainer.collect([job])
+        trainer.train([job])
     assert str(caught.value).startswith("client 0, visit 0: 3 actors that trained it were killed (ActorDiedError: ")
     assert str(caught.value).endswith("), perhaps for lack of memory: use trainer = 'loop'")
     assert "\n" not in str(caught.value)
@@ -156,18 +156,18 @@ def test_a_users_mistake_is_one_line(both):
     job = real_jobs(len(trainer.workload.model.vector))[0]
     with pytest.raises(
         OffbeatError,
-        match=r"^client 0, visit 0: the model or the loss failed: ValueError: a mistake \(.*test_ray_trainer.py:\d+\)$",
+        match=r"^client 0, visit 0: the model or the loss failed: ValueError: a mistake \(.*test_ray_pool.py:\d+\)$",
     ):
-        trainer.collect([job])
+        trainer.train([job])
 
 
 def test_a_cluster_of_other_versions_is_refused(both, monkeypatch):
     trainer, _ = both(net(), 1)
-    real = ray_trainer.versions()
-    monkeypatch.setattr(ray_trainer, "versions", lambda: {**real, "torch": "1.0"})
+    real = ray_pool.versions()
+    monkeypatch.setattr(ray_pool, "versions", lambda: {**real, "torch": "1.0"})
     job = real_jobs(len(trainer.workload.model.vector))[0]
     with pytest.raises(OffbeatError) as caught:
-        trainer.collect([job])
+        trainer.train([job])
     assert str(caught.value) == (
         f"trainer = 'ray': the cluster has torch {torch.__version__} and this machine 1.0: install the same versions "
         "on all machines"
@@ -177,14 +177,14 @@ def test_a_cluster_of_other_versions_is_refused(both, monkeypatch):
 @pytest.mark.usefixtures("folder")
 def test_a_comparison_whose_actors_are_killed_equals_that_of_the_loop(offbeat, monkeypatch):
     sent = itertools.count(1)
-    real = RayTrainer._send
+    real = RayPool._send
 
     def send(self, actor, tasks):
         real(self, actor, tasks)
         if next(sent) % 15 == 0:
             ray.kill(actor.handle)
 
-    monkeypatch.setattr(RayTrainer, "_send", send)
+    monkeypatch.setattr(RayPool, "_send", send)
     small = ("--set", "algorithms.fedavg.cohort=2", "--set", "algorithms.fedbuff.concurrency=2")
     labels = ("--algorithm", "fedavg", "--algorithm", "fedbuff")
     for trainer in ("ray", "loop"):
@@ -208,10 +208,10 @@ class Missing:
 
 def test_a_cluster_without_offbeat_is_refused(both, monkeypatch):
     trainer, _ = both(net(), 1)
-    monkeypatch.setattr(ray_trainer, "TrainingActor", Missing)
+    monkeypatch.setattr(ray_pool, "TrainingActor", Missing)
     job = real_jobs(len(trainer.workload.model.vector))[0]
     with closing(trainer), pytest.raises(OffbeatError) as caught:
-        trainer.collect([job])
+        trainer.train([job])
     assert str(caught.value) == (
         "trainer = 'ray': actors cannot be started (ModuleNotFoundError: No module named 'offbeat'): install the same "
         "versions of Python, torch and offbeat on all machines of the cluster"

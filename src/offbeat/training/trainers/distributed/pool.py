@@ -1,4 +1,4 @@
-"""The base of trainers whose jobs wait for processes or machines."""
+"""The base of backends whose jobs wait for processes or machines."""
 
 from abc import abstractmethod
 from collections import OrderedDict
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from offbeat_core.errors import OffbeatError
 
-from offbeat.training.trainers.trainer import Job, Result, Trainer
+from offbeat.training.trainers.backend import Backend, Job, Result
 from offbeat.training.workload import Workload
 
 _MAX_DEATHS = 3  # of workers with the same job, before it fails
@@ -24,10 +24,10 @@ class Task:
     outcome: Result | Exception | None = None
 
 
-class QueuedTrainer(Trainer):
-    """Local training elsewhere, bit-equal to that of a trainer here with one thread.
+class Pool(Backend):
+    """Local training elsewhere, bit-equal to that of a backend here with one thread.
 
-    Collected jobs come first, then submitted ones in their order, as long as their results take less than a gigabyte.
+    Jobs to train come first, then submitted ones in their order, as long as their results take less than a gigabyte.
     ``places`` is the number of jobs that may be elsewhere at once.
     """
 
@@ -65,7 +65,7 @@ class QueuedTrainer(Trainer):
             self._requested.pop(key, None)
             self._submitted.pop(key, None)
 
-    def collect(self, jobs: Sequence[Job]) -> list[Result]:
+    def train(self, jobs: Sequence[Job]) -> list[Result]:
         """Train each job from its start; expected jobs continue during and after this.
 
         Raises:
@@ -135,7 +135,7 @@ class QueuedTrainer(Trainer):
         return batch
 
     def _put_back(self, task: Task) -> None:
-        """Let a task that a dead worker had begin again, before the others."""
+        """Put a dead worker's task back at the front of the queue."""
         if self._is_wanted(task) and task.outcome is None:
             queue = self._requested if task.requested else self._submitted
             queue[task.job.key] = task

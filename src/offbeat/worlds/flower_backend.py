@@ -1,4 +1,4 @@
-"""The trainer of ``[flower]``."""
+"""The trainer's backend of ``[flower]``."""
 
 from pathlib import Path
 
@@ -8,14 +8,14 @@ from offbeat_core.tables.validation_errors import error_prefix
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.flower_section import FlowerSection
 from offbeat.config.import_path import load_object
-from offbeat.training.trainers.trainer import Trainer
+from offbeat.training.trainers.backend import Backend
 from offbeat.training.workload import Workload
 
 
-def build_flower_trainer(
+def build_flower_backend(
     section: FlowerSection, workload: Workload, algorithm: Algorithm, plan: LocalPlan, clients: int
-) -> Trainer:
-    """Return the trainer that calls the app.
+) -> Backend:
+    """Return the backend that calls the app.
 
     Raises:
         OffbeatError: Flower is not installed, the app cannot be loaded, or the algorithm needs what no app can do.
@@ -34,8 +34,8 @@ def build_flower_trainer(
         )
     try:
         from offbeat.flower.app_config import read_run_config
+        from offbeat.flower.backend import FlowerBackend
         from offbeat.flower.client_app import FlowerApp
-        from offbeat.flower.trainer import FlowerTrainer
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("flwr"):
             raise
@@ -46,4 +46,4 @@ def build_flower_trainer(
             run_config=read_run_config(Path.cwd(), None) | section.run_config,
             node_config={"num-partitions": clients},
         )
-    return FlowerTrainer(workload, app, needs_loss=algorithm.needs_loss)
+    return FlowerBackend(workload, app, needs_loss=algorithm.needs_loss)

@@ -9,16 +9,16 @@ from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.distributed import queued_trainer
-from offbeat.training.trainers.distributed.queued_trainer import QueuedTrainer
-from offbeat.training.trainers.trainer import Job, Result
+from offbeat.training.trainers.backend import Job, Result
+from offbeat.training.trainers.distributed import pool
+from offbeat.training.trainers.distributed.pool import Pool
 from tests.training.conftest import made
 from tests.workloads import workload_of
 
 PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)
 
 
-class OneAfterTheOther(QueuedTrainer):
+class OneAfterTheOther(Pool):
     """Trains a job whenever it waits; the result is the client's number, and client 9 kills its worker."""
 
     def __init__(self) -> None:
@@ -49,13 +49,13 @@ def test_collected_jobs_come_first_then_submitted_ones_in_order():
     for each in jobs[:3]:
         trainer.submit(each)
     trainer.cancel(jobs[0])
-    assert [result.loss for result in trainer.collect([jobs[2], jobs[3]])] == [2, 3]
-    assert [result.loss for result in trainer.collect([jobs[1], jobs[1]])] == [1, 1]
+    assert [result.loss for result in trainer.train([jobs[2], jobs[3]])] == [2, 3]
+    assert [result.loss for result in trainer.train([jobs[1], jobs[1]])] == [1, 1]
     assert trainer.begun == [2, 3, 1, 1]
 
 
 def test_results_ahead_are_bounded(monkeypatch):
-    monkeypatch.setattr(queued_trainer, "_BYTES_AHEAD", 0)
+    monkeypatch.setattr(pool, "_BYTES_AHEAD", 0)
     trainer = OneAfterTheOther()
     for client in range(4):
         trainer.submit(job(client))
@@ -67,7 +67,7 @@ def test_results_ahead_are_bounded(monkeypatch):
 def test_the_third_death_is_the_outcome():
     trainer = OneAfterTheOther()
     with pytest.raises(OffbeatError) as caught:
-        trainer.collect([job(9, 4)])
+        trainer.train([job(9, 4)])
     assert str(caught.value) == (
         "client 9, visit 4: 3 actors that trained it were killed (signal 9), perhaps for lack of memory: "
         "use trainer = 'loop'"

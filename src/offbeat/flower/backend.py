@@ -1,4 +1,4 @@
-"""A Flower ClientApp as the trainer of a simulation."""
+"""A Flower ClientApp as the backend of a simulation's trainer."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from offbeat_core.user_code_errors import user_code
 from torch import Tensor
 
 from offbeat.flower.client_app import FlowerApp
-from offbeat.training.trainers.trainer import Job, Result, Trainer, result_vector
+from offbeat.training.trainers.backend import Backend, Job, Result, result_vector
 from offbeat.training.workload import Workload
 
 
-class FlowerTrainer(Trainer):
+class FlowerBackend(Backend):
     """Local training by an app, one client after the other, in this process.
 
     Torch's generators are seeded for each visit; an app that draws from others has to seed them itself.
@@ -33,7 +33,7 @@ class FlowerTrainer(Trainer):
         self._app = app
         self._needs_loss = needs_loss
 
-    def collect(self, jobs: Sequence[Job]) -> list[Result]:
+    def train(self, jobs: Sequence[Job]) -> list[Result]:
         """Let the app train each job, in order.
 
         Raises ``OffbeatError`` if it fails, or its reply is not a training result.
