@@ -3,9 +3,8 @@ import math
 import pytest
 from offbeat_core.errors import OffbeatError
 
-from offbeat.report.confidence_interval import estimate
-from offbeat.report.paired import Paired
 from offbeat.report.summary import summarise
+from offbeat.statistics.estimates import Paired, estimate
 from tests.report.example_runs import a_run
 
 

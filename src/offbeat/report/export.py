@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from offbeat.client_metrics import column
-from offbeat.report.confidence_interval import Estimate
 from offbeat.report.metrics import Measure
 from offbeat.report.summary import TAIL, Row
 from offbeat.report.table import caption, lines
 from offbeat.runs.directory import Run, disk_errors
+from offbeat.statistics.estimates import Estimate
 
 OTHER_FOLDER = "free some space or choose another folder"
 _SUMMARY = ("label", "measure", "mean", "sd", "ci_low", "ci_high", "seeds")

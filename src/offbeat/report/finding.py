@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from offbeat import units
 from offbeat.report.metrics import Measure
-from offbeat.report.paired import Paired
 from offbeat.report.summary import Row
+from offbeat.statistics.estimates import Paired
 
 
 def finding(rows: Sequence[Row]) -> str:

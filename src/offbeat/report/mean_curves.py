@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from offbeat.report.confidence_interval import half_width
 from offbeat.report.metrics import Measure, cost
 from offbeat.runs.directory import Run
+from offbeat.statistics.estimates import half_width
 
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 

@@ -9,12 +9,11 @@ import numpy as np
 from offbeat_core.errors import OffbeatError
 
 from offbeat.client_metrics import CLIENTS_EVALUATED, STATISTICS, column
-from offbeat.report.confidence_interval import Estimate, estimate
 from offbeat.report.metrics import Measure, cost, main_measure, measures_of, target_for
-from offbeat.report.paired import Paired, difference, ratio
 from offbeat.runs.directory import Run
 from offbeat.runs.parquet_chunks import Columns
 from offbeat.runs.settings import algorithm_of, by_label, same_world
+from offbeat.statistics.estimates import Estimate, Paired, difference, estimate, ratio
 
 TAIL = 10  # evaluations at the end whose mean is reported: a single one fluctuates
 

@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from offbeat import units
-from offbeat.report.confidence_interval import Estimate
 from offbeat.report.metrics import Measure
 from offbeat.report.summary import TAIL, Row
+from offbeat.statistics.estimates import Estimate
 
 NOTHING = "–"
 _LABEL = 20  # characters of a label; a longer one is folded unless its column is wider

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from offbeat.report.confidence_interval import Estimate, estimate
-from offbeat.statistics.holm import holm
-from offbeat.statistics.paired_test import Range, bounded_test, paired_t
+from offbeat.statistics.estimates import Estimate, estimate
+from offbeat.statistics.hypothesis_tests import Range, bounded_test, holm, paired_t
 from offbeat_studies.benchmark.catalogue import BASELINE
 from offbeat_studies.benchmark.measures import Curve, accuracy_at, cost_to, has_diverged
 from offbeat_studies.benchmark.raw_data import COSTS

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from offbeat.statistics.paired_test import Range
+from offbeat.statistics.hypothesis_tests import Range
 
 _AVERAGED = 0.2  # of the budget: a single evaluation fluctuates
 _ROUNDING = 1e-9

@@ -13,11 +13,11 @@ from offbeat.runs.directory import Run
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import load_data, run_all
 from offbeat.simulation.training_queue import DivergedError
-from offbeat.sweeps.spread_points import spread_points
 from offbeat.sweeps.trials import Point, Trial, at_point, best_of, score_of, trial_label
 from offbeat.worlds.simulation import build_simulation
 from offbeat_studies.benchmark.catalogue import TUNING_SEED, Entry
 from offbeat_studies.benchmark.measures import Curve, accuracy_at
+from offbeat_studies.benchmark.spread_points import spread_points
 from offbeat_studies.benchmark.world import World
 
 TRIALS = 30

@@ -157,7 +157,7 @@ def _with_verdicts(result: FigureResult) -> Sequence[Finding]:
 def _data(figure: AnyFigure) -> str:
     if not isinstance(figure, ComparisonFigure):
         return "none"
-    return figure.experiment(next(iter(figure.scales))).data.name.rpartition("/")[2]
+    return str(figure.experiment(next(iter(figure.scales))).data.name).rpartition("/")[2]
 
 
 def _duration(figure: AnyFigure, scale: str, ledger: Mapping[tuple[str, str], FigureRecord]) -> str:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from offbeat.statistics.paired_test import Range
+from offbeat.statistics.hypothesis_tests import Range
 from offbeat_studies.benchmark.measures import Curve, accuracy_at, cost_to
 from studies.tests.benchmark.example_curves import a_curve
 

@@ -5,7 +5,7 @@ import math
 
 from rich.console import Console
 
-from offbeat.report.confidence_interval import estimate
+from offbeat.statistics.estimates import estimate
 from offbeat_studies.benchmark.effects import Effect, Standing, compare
 from offbeat_studies.benchmark.table import accuracy_text, by_accuracy, comparison_table, effect_text, target_text
 from studies.tests.benchmark.example_curves import WORLD, a_curve

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offbeat.report import table
-from offbeat.report.confidence_interval import Estimate
 from offbeat.report.cost_axes import STATISTIC_TITLES
 from offbeat.report.summary import TAIL, Row
+from offbeat.statistics.estimates import Estimate
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ fitted to, on their right branches. For H2 the best D of a seed is the lowest po
 values within a factor of 2 √2 of the tuned best.
 
 **Censored runs.** A run that does not reach the target within the budget has at least the budget. Fits use that by
-maximum likelihood, tests by ``offbeat.statistics.paired_test.bounded_test``.
+maximum likelihood, tests by ``offbeat.statistics.hypothesis_tests.bounded_test``.
 
 **Refuted by** an interval of a ratio or a power outside its range. Neither supported nor refuted is open. Outside the
 study: arrival bias (visits have equal lengths up to 10 %, clients are drawn at random) and adaptive server steps.

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from offbeat.statistics.paired_test import Range
+from offbeat.statistics.hypothesis_tests import Range
 from offbeat_studies.papers.displacement.points import DisplacementSection, Point
 from offbeat_studies.papers.displacement.setting import Setting
 

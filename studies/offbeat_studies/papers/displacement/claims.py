@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from offbeat_core.tables.section import Count
 from pydantic import Field
 
-from offbeat.statistics.paired_test import Range, TestedEffect
+from offbeat.statistics.hypothesis_tests import Range, TestedEffect
 from offbeat_studies.papers.displacement.branches import Study
 from offbeat_studies.papers.displacement.effects import log_ratios, prediction_errors, scaling_power
 from offbeat_studies.papers.displacement.setting import Setting

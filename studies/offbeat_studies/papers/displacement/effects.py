@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from offbeat.statistics.paired_test import Range
+from offbeat.statistics.hypothesis_tests import Range
 from offbeat_studies.papers.displacement.branches import Study
 from offbeat_studies.papers.displacement.curve import Curve, lowest_point
 from offbeat_studies.papers.displacement.points import Point

@@ -13,10 +13,10 @@ from offbeat import units
 from offbeat.config import experiment_file
 from offbeat.config.experiment_sections import DataSection
 from offbeat.data.dataset import Dataset
-from offbeat.report.confidence_interval import estimate
 from offbeat.report.metrics import main_measure, target_for
 from offbeat.runs.directory import Run
 from offbeat.runs.settings import by_label
+from offbeat.statistics.estimates import estimate
 from offbeat.training.evaluation import Evaluator
 from offbeat.worlds.population import build_population
 from offbeat.worlds.workload import build_dataset, build_model, build_objective

@@ -10,7 +10,7 @@ import numpy as np
 from offbeat.report.metrics import main_measure
 from offbeat.runs.directory import Run
 from offbeat.runs.settings import by_label
-from offbeat.statistics.paired_test import Range, TestedEffect, bounded_test, paired_t
+from offbeat.statistics.hypothesis_tests import Range, TestedEffect, bounded_test, paired_t
 from offbeat_studies.papers.figures.finding import LEAST_SEEDS
 from offbeat_studies.papers.figures.quantities import least_cost_to_target, measure_of, quantity
 from offbeat_studies.papers.figures.sections import Claim

@@ -24,7 +24,7 @@ from pydantic import Field, field_validator, model_validator
 from offbeat.report.export import write_file
 from offbeat.report.plot_style import GREY, STYLE, WIDTH, colours, png, tidy
 from offbeat.runs.worker_processes import end_with_parent
-from offbeat.statistics.paired_test import Range, TestedEffect, t_test
+from offbeat.statistics.hypothesis_tests import Range, TestedEffect, t_test
 from offbeat_studies.papers.figures.figure_result import DOTS_PER_INCH, FigureResult
 from offbeat_studies.papers.figures.finding import Effect, Finding
 from offbeat_studies.papers.figures.paper_figure import PaperFigure, fingerprint_of

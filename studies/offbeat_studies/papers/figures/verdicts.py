@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from offbeat.statistics.holm import holm
+from offbeat.statistics.hypothesis_tests import holm
 from offbeat_studies.papers.figures.figure_result import FigureRecord, Key
 from offbeat_studies.papers.figures.finding import Finding, Word
 

@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy import stats
 
-from offbeat.statistics.paired_test import Range
+from offbeat.statistics.hypothesis_tests import Range
 from offbeat_studies.papers.figures.claim_effects import Group, claim_effects
 from studies.tests.papers.figures.claims import LOSS, claim, loss_run
 from tests.report.example_runs import a_run

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from offbeat.statistics.paired_test import Range
+from offbeat.statistics.hypothesis_tests import Range
 from offbeat_studies.papers.figures.catalogue import find, read_all, result_of
 from offbeat_studies.papers.figures.theorem import TheoremClaim, ratio_test
 from offbeat_studies.papers.theory.measured_bound import Row

@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy import stats
 
-from offbeat.statistics.paired_test import Range, bounded_test, paired_t, sign_test, t_test
+from offbeat.statistics.hypothesis_tests import Range, bounded_test, holm, paired_t, sign_test, t_test
 
 INF = math.inf
 DIFFERENCES = [-0.31, -0.12, -0.45, 0.08, -0.27, -0.36, -0.02, -0.19, -0.4, -0.15]
@@ -142,3 +142,14 @@ def test_without_noise_a_number_is_exact():
     inside, outside = t_test(0.8, 0.0, 9, Range(-INF, 1.0)), t_test(1.2, 0.0, 9, Range(-INF, 1.0))
     assert (inside.p_for, inside.p_against, inside.method) == (0.0, 1.0, "exact")
     assert (outside.p_for, outside.p_against) == (1.0, 0.0)
+
+
+def test_by_hand():
+    # Sorted 0.01, 0.02, 0.03, 0.04: times 4, 3, 2, 1 are 0.04, 0.06, 0.06, 0.04, and the last is raised to 0.06.
+    assert holm([0.04, 0.01, 0.03, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
+
+
+def test_an_adjusted_p_value_is_at_most_1():
+    assert holm([0.6, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+    assert holm([0.03]) == [0.03]

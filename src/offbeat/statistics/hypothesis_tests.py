@@ -1,15 +1,14 @@
-"""Tests of whether an effect, measured once per seed, is in an allowed range."""
+"""Tests of effects that are measured once per seed, and Holm's method."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from scipy.special import bdtrc, stdtr, stdtrit
+from scipy.special import bdtrc, stdtr
 
-from offbeat.report.confidence_interval import estimate
+from offbeat.statistics.estimates import estimate, t_quantile
 
-_CONFIDENCE = 0.95
 _ROUNDING = 1e-12  # of differences that are equal, relative to the largest
 
 
@@ -112,7 +111,7 @@ def t_test(mean: float, error: float, freedom: int, allowed: Range) -> TestedEff
     # For each finite bound: how far the mean is inside it, in standard errors.
     margins = [(mean - allowed.low) / error] if math.isfinite(allowed.low) else []
     margins += [(allowed.high - mean) / error] if math.isfinite(allowed.high) else []
-    half_width = error * float(stdtrit(freedom, (1 + _CONFIDENCE) / 2))
+    half_width = error * t_quantile(freedom)
     return TestedEffect(
         "t",
         mean,
@@ -139,3 +138,18 @@ def sign_test(pairs: Sequence[Range], allowed: Range) -> TestedEffect:
 def _at_least(successes: int, trials: int) -> float:
     """Return the probability of at least so many successes, each with probability ½."""
     return float(bdtrc(successes - 1, trials, 0.5)) if successes else 1.0
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted by Holm's method, in the same order.
+
+    The k-th smallest of m p-values is multiplied by m − k + 1 and is at most 1; then each is raised to the largest of
+    those before it. If all hypotheses with an adjusted p-value of 0.05 or less are rejected, the probability that any
+    of these rejections is wrong is at most 5 %.
+    """
+    adjusted = [0.0] * len(p_values)
+    highest = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda at: p_values[at])):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = highest
+    return adjusted

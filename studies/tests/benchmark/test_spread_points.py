@@ -3,7 +3,7 @@ import math
 import pytest
 
 from offbeat.sweeps.over import Choices, Numbers
-from offbeat.sweeps.spread_points import spread_points
+from offbeat_studies.benchmark.spread_points import spread_points
 
 LR = Numbers(0.02, 0.5, log=True)
 SPACE = {"local.lr": LR, "alpha": Numbers(-1.0, 1.0, log=False), "window": Numbers(2, 31, log=False, whole=True),
