@@ -5,7 +5,7 @@ They have AdamW, step sizes that decay, or steps that depend on the client.
 
 import pytest
 import torch
-from offbeat_core.local_steps import Epochs
+from offbeat_core.local_plan import Epochs
 from offbeat_core.lr_decay import inverse_square_root
 
 from offbeat.algorithms import ALGORITHMS, FedFa, FedLuck, LocalPlan

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from offbeat_core.errors import OffbeatError
-from offbeat_core.local_steps import Epochs
+from offbeat_core.local_plan import Epochs
 
 from offbeat.config.experiment_file import Experiment, load
 from tests.error_line import error_line

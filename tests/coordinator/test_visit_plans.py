@@ -3,7 +3,7 @@ import json
 import pytest
 import torch
 from offbeat_core.errors import OffbeatError
-from offbeat_core.local_steps import Epochs
+from offbeat_core.local_plan import Epochs
 from offbeat_core.lr_decay import exponential
 
 from offbeat.algorithms import AsyncCommSGD, FedBuff, LocalPlan

@@ -147,15 +147,6 @@ def test_an_unknown_visit_is_refused_before_training(changes):
     assert "\n" not in str(caught.value)
 
 
-def test_clients_that_know_sgd_only_understand_its_plans_and_refuse_adamw():
-    """Such clients refuse unknown keys, as in ``unheard_of`` above."""
-    steps = {"steps", "batch_size", "lr", "momentum", "weight_decay", "mu", "clip_norm"}
-    known = {*steps, "compression", "error_feedback"}
-    sgd, adamw = (PlanMessage.of(LocalPlan(1, 1, 0.1, optimizer=name)) for name in ("sgd", "adamw"))
-    assert sgd.model_dump(mode="json").keys() == known
-    assert adamw.model_dump(mode="json").keys() == {*known, "optimizer"}
-
-
 def test_the_refusal_names_the_request_and_the_key():
     with pytest.raises(OffbeatError, match=r"answer to POST /v1/checkin is not understood \(visit.plan.steps: "):
         read({"visit": {**VISIT, "plan": {}}, "retry_after_seconds": None, "finished": False})

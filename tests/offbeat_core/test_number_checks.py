@@ -11,10 +11,11 @@ from offbeat_core.number_checks import (
     check_count,
     check_not_negative,
     check_positive,
+    cut,
     is_number,
     plain_number,
+    short,
 )
-from offbeat_core.shown_values import short
 
 
 def test_a_message_is_one_line():
@@ -88,3 +89,12 @@ def test_zero_is_not_positive_but_not_negative_either():
     assert check_positive("lr", 1e-45) == 1e-45
     assert check_not_negative("lr", 0.0) == 0
     assert check_positive("lr", LARGEST_FLOAT32) == LARGEST_FLOAT32
+
+
+def test_a_value_is_one_short_line() -> None:
+    assert short("3") == "'3'"
+    assert short("a\n b") == r"'a\n b'"
+    assert short(torch.eye(2)) == "tensor([[1., 0.], [0., 1.]])"
+    assert short(np.arange(1000)).count("\n") == 0
+    assert cut("x" * 80) == "x" * 80
+    assert cut("x" * 81) == "x" * 79 + "…"

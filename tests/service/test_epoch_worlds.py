@@ -7,7 +7,7 @@ import pytest
 import torch
 from offbeat_client.http.retry import Backoff
 from offbeat_core.errors import OffbeatError
-from offbeat_core.local_steps import Epochs
+from offbeat_core.local_plan import Epochs
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import FedAvg, FedNova, LocalPlan

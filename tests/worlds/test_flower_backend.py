@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 from offbeat_core.errors import OffbeatError
-from offbeat_core.local_steps import Epochs
+from offbeat_core.local_plan import Epochs
 
 from offbeat.algorithms import SCAFFOLD, FedBuff, FedLaAvg, LocalPlan
 from offbeat.config.flower_section import FlowerSection

@@ -8,8 +8,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, cast
 
-from offbeat_client.client_folder.audit_heads import AuditHeads
-from offbeat_client.client_folder.identity import ClientFolder
+from offbeat_client.client_folder.identity import AuditHeads, ClientFolder
 from offbeat_client.client_folder.outbox import Outbox, Pending
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.enrolment import declare, identify, renew
@@ -20,10 +19,8 @@ from offbeat_client.http.upload import LARGE_BYTES, Delivery, upload, upload_sha
 from offbeat_client.local_update import put_update
 from offbeat_client.private_updates import PrivateUpdates, private_updates
 from offbeat_client.private_visits import URGENT
-from offbeat_client.probe import probe
 from offbeat_client.receipt_log import ReceiptLog
-from offbeat_client.training import train
-from offbeat_client.version_evaluation import evaluate
+from offbeat_client.training import evaluate, probe, train
 from offbeat_client.visit import Client, Evaluate, Fit, Visit, visit_of
 from offbeat_core.errors import GiveUpError, OffbeatError
 from offbeat_core.http.service_errors import LONGEST_WAIT, ServiceError

@@ -20,10 +20,10 @@ from offbeat_core.number_checks import (
     check_not_negative,
     is_number,
     plain_number,
+    short,
 )
 from offbeat_core.randomness import Purpose, integer
 from offbeat_core.sent_update import Sent, control_variate, has_memory, send
-from offbeat_core.shown_values import short
 from safetensors.numpy import save_file
 
 

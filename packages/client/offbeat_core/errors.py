@@ -1,9 +1,7 @@
-"""The one exception that users see."""
+"""The one exception that users see, and hints at names of other frameworks."""
 
 import difflib
-from collections.abc import Iterable, Sequence
-
-from offbeat_core.other_names import hint_for_other_name
+from collections.abc import Collection, Iterable, Sequence
 
 
 class OffbeatError(Exception):
@@ -39,3 +37,37 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
         near = difflib.get_close_matches(word, words, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
     return f"{hint}Allowed: {', '.join(words)}"
+
+
+# Names elsewhere, a name here, and a sentence; without one it is another name of the same thing.
+_OTHER_NAMES = (
+    ("learning_rate step_size client_lr local_lr eta", "lr", ""),
+    ("learning_rate server_learning_rate global_lr", "server_lr", ""),
+    ("local_epochs num_epochs client_epochs", "epochs", ""),
+    ("local_steps num_steps iterations", "steps", ""),
+    ("batch batchsize minibatch_size local_batch_size", "batch_size", ""),
+    ("num_clients n_clients num_nodes num_supernodes", "clients", ""),
+    ("rounds num_rounds max_rounds server_rounds num_server_rounds", "versions", ""),
+    ("clients_per_round cohort_size", "cohort", ""),
+    ("clients_per_round", "concurrency", ""),
+    ("proximal_mu prox_mu rho", "mu", ""),
+    ("linear logistic logistic_regression logreg", "softmax", ""),
+    ("dense perceptron fully_connected", "mlp", ""),
+    ("conv convnet lenet", "cnn", ""),
+    ("ce nll log_loss crossentropyloss", "cross_entropy", ""),
+    ("acc top1", "accuracy", ""),
+    ("fedprox", "fedavg", "it is 'fedavg' with local.mu, the weight of the proximal term. "),
+    ("fedsgd", "fedavg", "it is 'fedavg' with local.steps = 1. "),
+    ("fedadam", "fedavg", "it is 'fedavg' with server_optimizer = { name = \"adam\" }. "),
+    ("fedadagrad", "fedavg", "it is 'fedavg' with server_optimizer = { name = \"adagrad\" }. "),
+    ("fedavgm", "fedavg", "it is 'fedavg' with server_optimizer = { name = \"momentum\" }. "),
+)
+
+
+def hint_for_other_name(word: str, allowed: Collection[str]) -> str | None:
+    """Return a hint if an allowed name is called so elsewhere."""
+    word = word.lower().replace("-", "_")
+    for others, name, sentence in _OTHER_NAMES:
+        if word in others.split() and name in allowed:
+            return sentence or f"did you mean {name!r}? "
+    return None

@@ -1,10 +1,12 @@
-"""Checks of single numbers; a ``ValueError`` names the value and its range."""
+"""Checks of single numbers, and values in messages.
 
+A ``ValueError`` names the value and its range.
+"""
+
+import re
 from math import prod
 from numbers import Integral, Real
 from typing import Any
-
-from offbeat_core.shown_values import short
 
 LARGEST_COUNT = 2**31 - 1
 """The largest count that a client may report, so that weights made of counts stay far from overflow."""
@@ -76,3 +78,16 @@ def _is_time(value: object) -> bool:
 def _is_masked(value: Any) -> bool:
     # By its name, since algorithms do without numpy.
     return any(kind.__name__ == "MaskedArray" for kind in type(value).__mro__) and bool(value.mask.any())
+
+
+_LONGEST = 80  # characters of a value or a key
+
+
+def cut(text: str) -> str:
+    """Return the text, shortened if it is long."""
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def short(value: object) -> str:
+    """Return a value for a message, in one line, shortened if it is long."""
+    return cut(re.sub(r"\s*\n\s*", " ", repr(value)))  # an array's has several

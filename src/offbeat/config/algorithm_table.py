@@ -6,7 +6,7 @@ from typing import Any, get_args, get_type_hints
 
 import tomli_w
 from offbeat_core.errors import OffbeatError, did_you_mean
-from offbeat_core.shown_values import short
+from offbeat_core.number_checks import short
 from offbeat_core.tables.validation_errors import error_prefix
 
 from offbeat.algorithms import ALGORITHMS, Algorithm

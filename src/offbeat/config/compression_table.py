@@ -3,7 +3,7 @@
 from typing import Any
 
 from offbeat_core.errors import OffbeatError
-from offbeat_core.shown_values import short
+from offbeat_core.number_checks import short
 
 from offbeat.algorithms.components import Compression
 from offbeat.compression import COMPRESSORS, Compressor

@@ -4,8 +4,7 @@ from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from offbeat_core.errors import OffbeatError
-from offbeat_core.local_plan import Optimizer
-from offbeat_core.local_steps import Epochs
+from offbeat_core.local_plan import Epochs, Optimizer
 from offbeat_core.setting_names import setting
 from offbeat_core.tables.section import Count, NotNegative, Positive, Section
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_serializer, field_validator, model_validator

@@ -6,7 +6,7 @@ from types import MappingProxyType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from offbeat_core.errors import OffbeatError, did_you_mean
-from offbeat_core.shown_values import short
+from offbeat_core.number_checks import short
 from offbeat_core.tables.validation_errors import reason
 from pydantic import TypeAdapter, ValidationError
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from offbeat_core.errors import OffbeatError
-from offbeat_core.local_steps import MOST_STEPS, count_examples
+from offbeat_core.local_plan import MOST_STEPS, count_examples
 from offbeat_core.number_checks import check_count
 from offbeat_core.user_code_errors import user_code
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError
-from offbeat_core.shown_values import short
+from offbeat_core.number_checks import short
 from offbeat_core.user_code_errors import failure
 
 from offbeat.data.user_examples import as_array

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from offbeat_core.local_steps import Epochs
+from offbeat_core.local_plan import Epochs
 from torch import nn
 from torch.nn.functional import cross_entropy
 

@@ -1,4 +1,4 @@
-"""A client's folder and identity; one process at a time holds the folder."""
+"""A client's folder, held by one process at a time; its identity and audit heads."""
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Any, Self
 from filelock import FileLock, Timeout
 from offbeat_client.client_folder.json_file import read_json, write_json
 from offbeat_core.errors import OffbeatError
-from offbeat_core.files import remove_durably
+from offbeat_core.files import append_durably, remove_durably
 from offbeat_core.tokens import new_token
 
 
@@ -73,3 +73,23 @@ class ClientFolder:
         """Write the client's identity to disk."""
         write_json(self.path / "identity.json", asdict(identity))
         remove_durably(self.path / "enrolling.json")
+
+
+class AuditHeads:
+    """The file ``audit-heads``: a line for each new head, the latest one last.
+
+    Earlier heads stay, since a server that wrote its log anew gives out heads of the new one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "audit-heads"
+        lines = self._path.read_bytes().splitlines(keepends=True) if self._path.exists() else []
+        self._is_torn = bool(lines) and not lines[-1].endswith(b"\n")  # by a kill
+        self._last = None if not lines or self._is_torn else lines[-1].decode("ascii", "replace").strip()
+
+    def keep(self, head: str | None) -> None:
+        """Write a head to disk if it is not the latest one; None is not a head."""
+        if head is None or head == self._last:
+            return
+        append_durably(self._path, b"\n" * self._is_torn + f"{head}\n".encode("ascii"))
+        self._last, self._is_torn = head, False

@@ -6,7 +6,7 @@ from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
-from offbeat_core.compression.bits import pack_flags, pack_numbers, packed_bytes, unpack_flags, unpack_numbers
+from offbeat_core.compression.bit_packing import pack_flags, pack_numbers, packed_bytes, unpack_flags, unpack_numbers
 from offbeat_core.compression.compressor import Compressor, check_finite, random_numbers
 from offbeat_core.number_checks import is_number
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from offbeat_core.compression.bit_packing import index_bytes, pack_indices, unpack_indices
 from offbeat_core.compression.compressor import Compressor, check_finite, random_numbers
-from offbeat_core.compression.indices import index_bytes, pack_indices, unpack_indices
 
 
 @dataclass(frozen=True)

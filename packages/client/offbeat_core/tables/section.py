@@ -2,8 +2,7 @@
 
 from typing import Annotated, Any, Self
 
-from offbeat_core.errors import did_you_mean
-from offbeat_core.other_names import hint_for_other_name
+from offbeat_core.errors import did_you_mean, hint_for_other_name
 from pydantic import (
     BaseModel,
     ConfigDict,

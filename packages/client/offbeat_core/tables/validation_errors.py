@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from offbeat_core.errors import MistakesError, OffbeatError, did_you_mean
+from offbeat_core.number_checks import cut, short
 from offbeat_core.setting_names import setting
-from offbeat_core.shown_values import cut, short
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 

@@ -16,8 +16,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from offbeat_core.serving.certificates import make_certificates
 from offbeat_core.serving.connections import Connections, CountedRequests, peer_of
 from offbeat_core.serving.console_log import event
-from offbeat_core.serving.http_server import HttpServer, listen, max_connections, raise_file_limit
-from offbeat_core.serving.unread_body import UnreadBody
+from offbeat_core.serving.http_server import HttpServer, UnreadBody, listen, max_connections, raise_file_limit
 from offbeat_core.tokens import looks_like, token_hash
 from offbeat_private.helper.chain import HEAD_HEADER, SIGNATURE_HEADER
 from offbeat_private.helper.helper import Helper

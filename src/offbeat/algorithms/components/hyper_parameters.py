@@ -10,8 +10,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Interval
-from offbeat_core.number_checks import LARGEST_COUNT, LARGEST_FLOAT32, is_number, plain_number
-from offbeat_core.shown_values import short
+from offbeat_core.number_checks import LARGEST_COUNT, LARGEST_FLOAT32, is_number, plain_number, short
 
 Count = Annotated[int, Interval(ge=1, le=LARGEST_COUNT)]
 Positive = Annotated[float, Interval(gt=0, le=LARGEST_FLOAT32)]

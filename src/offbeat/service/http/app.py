@@ -6,7 +6,7 @@ from functools import partial
 from fastapi import FastAPI
 from offbeat_core.messages import PROTOCOL
 from offbeat_core.serving.connections import Connections, CountedRequests
-from offbeat_core.serving.unread_body import UnreadBody
+from offbeat_core.serving.http_server import UnreadBody
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from offbeat.service.engine.metrics import Metrics
