@@ -85,7 +85,7 @@ MISTAKES = [
     ({"server": 3}, ["server = 3", "table"]),
     ({"privacy": 3}, ["privacy = 3", "table"]),
     ({"privacy": {"clip": 3}}, ["unknown key privacy.clip"]),
-    ({"privacy": {"clip_norm": 1.0}, "algorithm": "fedfa"}, ["[privacy] does not go with fedfa"]),
+    ({"privacy": {"clip_norm": 1.0}, "algorithm": "fedfa"}, ["[privacy] does not work with fedfa"]),
     ({"evaluate_every_seconds": 0}, ["evaluate_every_seconds = 0"]),
     ({"evaluate_every_seconds": None}, ["set exactly one of evaluate_every_seconds and evaluate_every_versions"]),
     ({"virtual_seconds": None}, ["set virtual_seconds, versions or updates"]),

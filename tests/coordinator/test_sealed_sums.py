@@ -29,5 +29,7 @@ def test_the_scale_of_fednova_is_one_for_any_number_of_steps():
 def test_a_weight_above_one_is_refused():
     algorithm = FedBuff(staleness=lambda age: 1.5)
     algorithm.start(torch.zeros(1), 3)
-    with pytest.raises(ValueError, match=r"fedbuff gives an update the weight 1\.5: at most 1 is private"):
+    with pytest.raises(
+        ValueError, match=r"fedbuff would count this update 1\.5 times, .*: lower the algorithm's weights"
+    ):
         upload_scale(algorithm, 0, 0, PLAN)

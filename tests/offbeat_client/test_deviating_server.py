@@ -104,5 +104,5 @@ def test_a_model_for_the_victim_and_one_for_the_others_under_one_version(attack)
     attack.visit(VICTIM, 0, MODEL)
     for other in OTHERS:
         attack.visit(other, 0, 2 * MODEL)
-    with pytest.raises(HelperRefusal, match="begun at version 0 with another model than others"):
+    with pytest.raises(HelperRefusal, match="trained from another model as version 0 than others"):
         attack.open([VICTIM, *OTHERS])

@@ -138,7 +138,7 @@ def test_a_share_that_is_made_again_is_what_is_remembered(server, helper, run, o
 def test_terms_for_differences_are_for_nothing_else(server, helper, run, offer, values):
     offer(0, None)
     server.visits[0] |= values
-    with pytest.raises(OffbeatError, match=r"or for compression: the terms are for a whole difference"):
+    with pytest.raises(OffbeatError, match=r"or for compression, but the terms are for a difference"):
         run(lambda *_: pytest.fail("trained"))
     assert server.paths("PUT") == []
 

@@ -206,7 +206,7 @@ def test_a_model_is_trained_from_once_whatever_its_version_and_order(server, hel
     for again in (model_of(10, model), dict(reversed(model_of(11, model).items()))):
         server.offer(7, 17, privacy=PRIVACY)
         server.serve(17, again)
-        with pytest.raises(OffbeatError, match=r"gives the model of version 1[01] again, as version 17"):
+        with pytest.raises(OffbeatError, match=r"sends the model of version 1[01] again, as version 17"):
             run(lambda *_: pytest.fail("trained"))
         server.open = None
     assert len(server.put) == 2
@@ -227,8 +227,11 @@ def test_the_models_that_shares_were_made_from_are_kept(server, helper, run, off
 
 def test_without_a_mask_nothing_is_trained_or_sent(server, helper, run, offer):
     for privacy, message in [
-        (None, "a client with terms never sends them"),
-        (PRIVACY | {"terms": "0a" * 32}, f"terms 0a0a0a0a0a0a0a0a…, this client {TERMS.digest.hex()[:16]}…: ask the"),
+        (None, "which a client with terms never sends"),
+        (
+            PRIVACY | {"terms": "0a" * 32},
+            f"terms 0a0a0a0a0a0a0a0a…, this client has {TERMS.digest.hex()[:16]}…: ask the",
+        ),
     ]:
         server.open = None
         offer(0, privacy=privacy)
@@ -253,13 +256,13 @@ def test_losses_of_a_model_are_never_sent(server, helper, run, offer):
     ("values", "message"),
     [
         ({"length": 7}, "model has 7 parameters, the terms are for 6"),
-        ({"payload": "difference"}, "asks for a difference or for compression: the terms are for a whole delta"),
+        ({"payload": "difference"}, "asks for a difference or for compression, but the terms are for a delta"),
         ({"payload": "params"}, "asks for a params or"),
-        ({"plan": replace(PLAN, lr=1e-30)}, "plan is not that of the terms: lr is 1e-30"),
+        ({"plan": replace(PLAN, lr=1e-30)}, "plan is not the one in the terms: lr is 1e-30"),
         ({"plan": replace(PLAN, batch_size=1)}, "batch_size is 1, the terms say 2"),
         (
             {"plan": replace(PLAN, compression=Compression("sign"))},
-            "or for compression: the terms are for",
+            "or for compression, but the terms are for",
         ),
         ({"urgent": True}, "asks for an update before its last step, which masks do not hide"),
         ({"needs_loss": True}, "asks for losses"),
@@ -286,8 +289,8 @@ FORGED = other_helper().facts()
         ({"scale": 0.124}, r"scale must be in 0\.125 … 1, got 0\.124"),
         ({"scale": 1.001}, r"scale must be in 0\.125 … 1, got 1\.001"),
         ({"version": 9}, "version 9 of the share is older than start_version 10"),
-        ({"epoch": FORGED["epoch"]}, "key's signature is not that of the terms' helper"),
-        ({"head": FORGED["head"]}, "head's signature is not that of the terms' helper"),
+        ({"epoch": FORGED["epoch"]}, "the epoch key was not signed by the helper of the terms"),
+        ({"head": FORGED["head"]}, "the head was not signed by the helper of the terms"),
     ],
 )
 def test_facts_that_are_not_the_helpers_or_out_of_range_make_no_share(server, helper, run, offer, changes, message):
@@ -324,7 +327,9 @@ def test_an_epoch_that_goes_back_stops_the_client(server, helper, run, offer):
     run()
     offer(1)
     helper.epoch = 1
-    with pytest.raises(OffbeatError, match=r"the helper's key of epoch 1 after that of epoch 2.*restored"):
+    with pytest.raises(
+        OffbeatError, match=r"the helper's key of epoch 1, but this client has seen that of epoch 2.*restored"
+    ):
         run()
     assert len(server.put) == 1
     helper.epoch = 3

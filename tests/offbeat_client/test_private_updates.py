@@ -65,7 +65,10 @@ def test_terms_that_cannot_be_read_are_one_line(folder):
     path = folder.with_name("terms.json")
     signed = json.loads(path.read_text())
     path.write_text(json.dumps(signed | {"terms": signed["terms"].replace('"min_clients":2', '"min_clients":3')}))
-    assert "signature is not its helper's: ask the helper's operator for the file" in refused(folder)
+    assert (
+        "signature does not fit its terms, so somebody has changed the file: ask the helper's operator for the file"
+        in refused(folder)
+    )
 
 
 def test_terms_are_remembered_before_anything_is_sent(folder):

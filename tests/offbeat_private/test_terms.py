@@ -133,7 +133,7 @@ def test_the_delta_of_reports_is_in_the_file_but_not_in_the_terms(make_terms, he
     assert verify(content) == verify(signed)._replace(delta=1e-6)
     assert verify(content).to_bytes() == content
     for wrong in (b"0.0", b"1.0", b"NaN", b"1", b'"1e-6"', b"true"):
-        with pytest.raises(ValueError, match=r"^delta of the enrolment file must be between 0 and 1, got "):
+        with pytest.raises(ValueError, match=r"^its delta must be between 0 and 1, got "):
             verify(content.replace(b"1e-06", wrong))
 
 
@@ -144,7 +144,7 @@ def test_a_file_has_a_largest_size(signed):
 
 
 def test_only_the_helper_signs(make_terms):
-    with pytest.raises(ValueError, match="the key is not the one of the terms' helper"):
+    with pytest.raises(ValueError, match="the signing key does not belong to the helper_key of the terms"):
         sign(make_terms(), Ed25519PrivateKey.generate())
 
 
@@ -163,7 +163,7 @@ def test_no_bit_of_the_file_can_be_flipped(make_terms, signed):
 def test_changed_terms_need_another_signature(make_terms, signed):
     weaker = make_terms(noise_multiplier=3.76).to_bytes().decode()
     file = json.loads(signed) | {"terms": weaker}
-    with pytest.raises(ValueError, match="the enrolment file's signature is not its helper's"):
+    with pytest.raises(ValueError, match="its signature does not fit its terms"):
         verify(json.dumps(file).encode())
 
 
@@ -180,7 +180,7 @@ def test_terms_have_one_form_only(make_terms):
         content + b"\n",
         content.decode().encode("utf-16"),
     ):
-        with pytest.raises(ValueError, match="the terms are not in their canonical form"):
+        with pytest.raises(ValueError, match="its terms are not in canonical form"):
             Terms.from_bytes(other)
 
 

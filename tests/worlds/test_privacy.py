@@ -101,10 +101,14 @@ class OwnDivisor(FedBuff):
 @pytest.mark.parametrize(
     ("algorithm", "keys", "message"),
     [
-        (OwnReceive(), {}, r"^\[privacy\] does not go with fedbuff, which has a receive of its own"),
-        (Port(), {}, r"^\[privacy\] does not go with port: it looks at single updates"),
+        (OwnReceive(), {}, r"^\[privacy\] does not work with fedbuff, which replaces Algorithm\.receive"),
+        (Port(), {}, r"^\[privacy\] does not work with port: it looks at single updates"),
         (FedBuff(), {"min_clients": 11}, r"privacy\.min_clients must be at most 10"),
-        (FedBuff(), {"delta": 0.02}, r"privacy\.delta must be at most 1/100, one over the clients, got 0\.02"),
+        (
+            FedBuff(),
+            {"delta": 0.02},
+            r"privacy\.delta must be at most 1/100, one over the number of clients, got 0\.02",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(algorithm, keys, message):
@@ -116,7 +120,7 @@ def test_partial_updates_do_not_go_with_masks():
     made = asked(helper="a", min_clients=2)
     with pytest.raises(ValueError, match="it asks for partial updates"):
         made.wrap(Urgent(), None, SECRET)
-    with pytest.raises(ValueError, match="a divisor is 1 or FedNova's a"):
+    with pytest.raises(ValueError, match="may only be divided by 1 or by FedNova's normaliser"):
         made.wrap(OwnDivisor(), None, SECRET)
     asked(FedNova(), helper="a", min_clients=2).wrap(FedNova(), None, SECRET)
 

@@ -93,7 +93,7 @@ def test_a_masked_run_has_the_terms_of_its_helper(tmp_path):
         ({"bands": 1}, "bands is 1, but this run's noise has 2"),
         ({"bits": 15}, "bits is 15, but privacy.bits is 16"),
         ({"length": 651}, "length is 651, but the model has 650 parameters: enrol with terms.length = 650"),
-        ({"normalise": True}, "normalise is true, which is not that of fedbuff: enrol with terms.normalise = false"),
+        ({"normalise": True}, "normalise is true, but fedbuff needs false: enrol with terms.normalise = false"),
         ({"local": OTHER_PLAN}, r"a client's lr is 0\.1 at version 0, the terms say 0\.05: enrol with the \[local\]"),
         ({"buffer": 4}, "buffer is 4, but a sum has up to 5 updates .* enrol with terms.buffer = 5"),
     ],
@@ -165,7 +165,7 @@ def test_terms_that_are_not_signed_are_refused(tmp_path):
     file = server_file(tmp_path)
     path = tmp_path / "terms.json"
     path.write_text(path.read_text().replace("fixed", "").replace('bits\\":16', 'bits\\":17'))
-    assert "signature is not its helper's" in error_line(build_coordinator, file)
+    assert "signature does not fit its terms" in error_line(build_coordinator, file)
     path.unlink()
     assert (
         error_line(build_coordinator, file) == f"cannot read service.helper_terms = {path}: No such file or directory"
@@ -201,7 +201,7 @@ def test_other_wrappers_do_not_go_with_private_sums(tmp_path):
     server_file(tmp_path)
     path = tmp_path / "server.toml"
     line = error_line(build_coordinator, load(path, ["server.update_clip_norm=1.0"]))
-    assert "[privacy] does not go with server.aggregate or limits on norms" in line
+    assert "[privacy] does not work with server.aggregate, update_clip_norm and max_update_norm" in line
 
 
 def test_the_helpers_address_may_change_and_its_terms_may_not(tmp_path):

@@ -138,7 +138,7 @@ def test_all_examples_weigh_the_same(simulation, monkeypatch):
         (
             "{ helper = 'here', clip_norm = 1.0, min_clients = 5 }",
             (),
-            "algorithms.mine: privacy.min_clients must be at most 4, a sum's updates, got 5",
+            "algorithms.mine: privacy.min_clients must be at most 4, the updates of a sum, got 5",
         ),
         ("{ clip_norm = 1.0, delta = 0.1 }", (), "algorithms.mine: privacy.delta must be at most 1/20"),
         (
@@ -161,24 +161,24 @@ def test_all_examples_weigh_the_same(simulation, monkeypatch):
         (
             "{ helper = 'here', clip_norm = 1.0, min_clients = 2, min_separation = 2 }",
             ("algorithms={ mine = { algorithm = 'mifa', weighting = 'uniform' } }",),
-            "algorithms.mine: mifa may take all clients into one sum, and then nobody could be in the next: leave "
-            "privacy.min_separation out",
+            "algorithms.mine: mifa may have all clients in one sum, and with privacy.min_separation above 1 nobody "
+            "could be in the next: leave it out",
         ),
         (
             "{ helper = 'here', clip_norm = 1.0, min_clients = 2, noise_multiplier = 1.0, max_participations = 9 }",
             ("algorithms={ mine = { algorithm = 'fedlaavg', cohort = 4, weighting = 'uniform' } }",),
-            "algorithms.mine: [privacy] does not go with fedlaavg: it adds up differences",
+            "algorithms.mine: [privacy] does not work with fedlaavg: it keeps each update",
         ),
         (
             MASKED,
             ("algorithms={ mine = { algorithm = 'fedluck', compression = [0.1, 0.5] } }",),
             "algorithms.mine: masked updates cannot be compressed: leave compression or privacy.helper out",
         ),
-        (CLIPPED, ("server.update_clip_norm=1.0",), "[privacy] does not go with server.aggregate or limits on norms"),
+        (CLIPPED, ("server.update_clip_norm=1.0",), "[privacy] does not work with server.aggregate"),
         (
             CLIPPED,
             ("algorithms={ mine = { algorithm = 'fedasync' } }",),
-            "algorithms.mine: [privacy] does not go with fedasync: it looks at single updates",
+            "algorithms.mine: [privacy] does not work with fedasync: it looks at single updates",
         ),
     ],
 )
@@ -192,7 +192,7 @@ def test_what_does_not_go_together_is_one_line(simulation, asked, changes, messa
 def test_a_weight_above_one_is_refused_with_masks(digits, simulation, monkeypatch):
     run = simulation(MASKED)
     monkeypatch.setattr(run.coordinator.algorithm, "staleness", lambda age: 2.0)
-    with pytest.raises(ValueError, match="fedbuff gives an update the weight 2: at most 1 is private"):
+    with pytest.raises(ValueError, match="fedbuff would count this update 2 times"):
         finished(run)
 
 

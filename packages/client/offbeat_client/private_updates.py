@@ -129,7 +129,7 @@ class PrivateUpdates:
             )
         except ValueError as error:
             raise OffbeatError(
-                f"visit {pending.visit}: no share can be made of what the server sent: {error}"
+                f"visit {pending.visit}: cannot mask the update with the server's values: {error}: ask its operator"
             ) from None
         self._models.keep(pending.version, delta["model"])
         seen = self._file.read()
@@ -158,8 +158,8 @@ class PrivateUpdates:
         seen = self._file.read()
         if epoch < seen.epoch:
             raise OffbeatError(
-                f"the server passes on the helper's key of epoch {epoch} after that of epoch {seen.epoch}: server or "
-                "helper was restored from an old copy, so ask their operators"
+                f"the server passes on the helper's key of epoch {epoch}, but this client has seen that of epoch "
+                f"{seen.epoch}: server or helper was restored from an old copy, so ask their operators"
             )
         if head.number < seen.head_number or (head.number == seen.head_number and head.digest.hex() != seen.head):
             raise OffbeatError(

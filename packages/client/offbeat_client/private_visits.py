@@ -21,10 +21,12 @@ def check_visit(visit: Visit, privacy: PrivacyMessage | None, terms: Terms, seen
     """Raise ``OffbeatError`` if the visit is not one of a run with these terms."""
     digest = terms.digest.hex()
     if privacy is None:
-        raise OffbeatError("the server asks for updates without masks: a client with terms never sends them")
+        raise OffbeatError(
+            "the server asks for updates without masks, which a client with terms never sends: ask its operator"
+        )
     if privacy.terms != digest:
         raise OffbeatError(
-            f"the server's run has the terms {privacy.terms[:16]}…, this client {digest[:16]}…: ask "
+            f"the server's run has the terms {privacy.terms[:16]}…, this client has {digest[:16]}…: ask "
             "the helper's operator for the run's terms.json"
         )
     if visit.length != terms.length:
@@ -34,19 +36,22 @@ def check_visit(visit: Visit, privacy: PrivacyMessage | None, terms: Terms, seen
         )
     if visit.payload != terms.payload or visit.plan.compression is not None:
         raise OffbeatError(
-            f"the server asks for a {visit.payload} or for compression: the terms are for a whole {terms.payload}"
+            f"the server asks for a {visit.payload} or for compression, but the terms are for a {terms.payload} "
+            "without compression: ask its operator"
         )
     if visit.needs_loss or visit.corrects_gradients:
-        raise OffbeatError("the server asks for losses or corrects gradients: that does not go with masks")
+        raise OffbeatError(
+            "the server asks for losses or corrects gradients, which would reveal more than sums: ask its operator"
+        )
     if visit.urgent.is_set():
         raise OffbeatError(URGENT)
     try:
         terms.local.check(visit.plan, visit.version)
     except ValueError as error:
-        raise OffbeatError(f"the server's plan is not that of the terms: {error}: ask its operator") from None
+        raise OffbeatError(f"the server's plan is not the one in the terms: {error}: ask its operator") from None
     if seen.seed not in (None, visit.seed):
         raise OffbeatError(
-            f"the server's seed was {seen.seed} and is now {visit.seed}: a run has one, ask its operator"
+            f"the server's seed was {seen.seed} and is now {visit.seed}, but a run has only one: ask its operator"
         )
     if visit.number <= seen.visit:
         raise OffbeatError(
@@ -65,8 +70,8 @@ def check_model(model: Mapping[str, NDArray[np.float32]], version: int, before: 
             raise OffbeatError(f"{name} of the server's version {version} is not finite: ask the server's operator")
     if before not in (None, version):
         raise OffbeatError(
-            f"the server gives the model of version {before} again, as version {version}: trained from twice, it would "
-            "tell an update by the difference of two sums, so ask the server's operator"
+            f"the server sends the model of version {before} again, as version {version}: two updates from one model "
+            "would reveal each other by the difference of their sums, so ask the server's operator"
         )
 
 
@@ -77,6 +82,6 @@ def check_delta(delta: NDArray[np.float32], visit: int, terms: Terms) -> None:
     """
     if not terms.noise_multiplier and not 0 < norm(delta) < np.inf:
         raise OffbeatError(
-            f"visit {visit}: the update is zero or not finite, so it would hide no other one in the sum: lower the "
-            "plan's lr, or ask the server's operator whether its model is broken"
+            f"visit {visit}: the update is zero or not finite, so it cannot hide other clients' updates in a sum: ask "
+            "the server's operator whether the model is broken or lr too large"
         )

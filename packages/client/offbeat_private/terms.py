@@ -152,15 +152,15 @@ class Terms:
         Raises:
             ValueError: The content is malformed, or a value is out of range.
         """
-        values = _object(content, "the terms")
+        values = _object(content, "the text 'terms'")
         try:
             values |= {name: bytes.fromhex(values[name]) for name in _LENGTHS}
             values["local"] = AgreedPlan.model_validate(values["local"])
             terms = cls(**values)
         except (TypeError, LookupError, ValidationError):
-            raise ValueError("the terms have missing, unknown or malformed values") from None
+            raise ValueError("its terms have missing, unknown or malformed values") from None
         if terms.to_bytes() != content:
-            raise ValueError("the terms are not in their canonical form")
+            raise ValueError("its terms are not in canonical form (JSON with sorted keys and no spaces)")
         return terms
 
     @property
@@ -217,7 +217,7 @@ def sign(terms: Terms, key: Ed25519PrivateKey, delta: float | None = None) -> Si
         ValueError: The key is not that of ``helper_key``.
     """
     if key.public_key().public_bytes_raw() != terms.helper_key:
-        raise ValueError("the key is not the one of the terms' helper")
+        raise ValueError("the signing key does not belong to the helper_key of the terms")
     return SignedTerms(terms, key.sign(_SIGNED + terms.to_bytes()), delta)
 
 
@@ -235,12 +235,12 @@ def verify(content: bytes) -> SignedTerms:
         signature = bytes.fromhex(values["signature"])
         Ed25519PublicKey.from_public_bytes(terms.helper_key).verify(signature, _SIGNED + terms.to_bytes())
     except (LookupError, TypeError, AttributeError):
-        raise ValueError("the enrolment file needs the texts 'terms' and 'signature'") from None
+        raise ValueError("its texts 'terms' and 'signature' are missing or malformed") from None
     except InvalidSignature:
-        raise ValueError("the enrolment file's signature is not its helper's") from None
+        raise ValueError("its signature does not fit its terms, so somebody has changed the file") from None
     delta = values.get("delta")
     if delta is not None and not (isinstance(delta, float) and 0 < delta < 1):
-        raise ValueError(f"delta of the enrolment file must be between 0 and 1, got {delta!r}")
+        raise ValueError(f"its delta must be between 0 and 1, got {delta!r}")
     return SignedTerms(terms, signature, delta)
 
 

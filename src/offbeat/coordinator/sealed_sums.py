@@ -87,5 +87,8 @@ def upload_scale(algorithm: Algorithm, client: int, version: int, plan: LocalPla
     """
     scale = algorithm.scale(Update(client, version, torch.empty(0), 1, plan.steps, normaliser(plan), plan=plan))
     if not scale <= 1:
-        raise ValueError(f"{algorithm.name} gives an update the weight {scale:.6g}: at most 1 is private")
+        raise ValueError(
+            f"{algorithm.name} would count this update {scale:.6g} times, but clients mask updates of a weight of at "
+            "most 1: lower the algorithm's weights"
+        )
     return max(scale, SMALLEST_SCALE)

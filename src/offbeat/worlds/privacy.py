@@ -85,9 +85,15 @@ class Protection:
             algorithm.wrap(noisy(step=self.grid.step, whole=whole, noise=noise, least=section.min_clients))
             return
         if type(algorithm).urgent is not Algorithm.urgent:
-            raise ValueError(f"[privacy] does not go with {algorithm.name}: it asks for partial updates")
+            raise ValueError(
+                f"privacy.helper does not work with {algorithm.name}: it asks for partial updates, and a masked update "
+                "must have all its steps: leave privacy.helper out"
+            )
         if algorithm.divisor(_ANY_PLAN) not in (1, normaliser(_ANY_PLAN)):
-            raise ValueError(f"[privacy] does not go with {algorithm.name}: a divisor is 1 or FedNova's a")
+            raise ValueError(
+                f"privacy.helper does not work with {algorithm.name}: its updates are divided by a number of its own; "
+                "masked updates may only be divided by 1 or by FedNova's normaliser: leave privacy.helper out"
+            )
         bound = self._bound(noise)
         algorithm.wrap(secret(step=self.grid.step, bound=bound, least=section.min_clients))
 
@@ -123,20 +129,27 @@ def protection(
         OffbeatError: There are not enough clients for so many versions.
     """
     if type(algorithm).receive is not Algorithm.receive:
-        raise ValueError(f"[privacy] does not go with {algorithm.name}, which has a receive of its own")
+        raise ValueError(
+            f"[privacy] does not work with {algorithm.name}, which replaces Algorithm.receive: write it with a buffer "
+            "and weigh"
+        )
     is_masked = section.helper is not None
     check_private_sum(algorithm, is_masked=is_masked, is_noisy=section.noise_multiplier > 0)
     size = getattr(algorithm, "buffer_size", None) or getattr(algorithm, "cohort", None)
     if size is None and section.min_separation > 1:
         raise ValueError(
-            f"{algorithm.name} may take all clients into one sum, and then nobody could be in the next: leave "
-            "privacy.min_separation out"
+            f"{algorithm.name} may have all clients in one sum, and with privacy.min_separation above 1 nobody could "
+            "be in the next: leave it out"
         )
     places = size or clients - 1  # one lost client would hold up a sum of all
     if section.min_clients > places:
-        raise ValueError(f"privacy.min_clients must be at most {places}, a sum's updates, got {section.min_clients}")
+        raise ValueError(
+            f"privacy.min_clients must be at most {places}, the updates of a sum, got {section.min_clients}"
+        )
     if section.delta > 1 / clients:
-        raise ValueError(f"privacy.delta must be at most 1/{clients}, one over the clients, got {section.delta:g}")
+        raise ValueError(
+            f"privacy.delta must be at most 1/{clients}, one over the number of clients, got {section.delta:g}"
+        )
     check_schedule(
         clients=clients,
         participations=section.max_participations or LARGEST_COUNT,

@@ -46,8 +46,8 @@ def protect(file: ServerFile, algorithm: Algorithm, length: int) -> Participatio
         normalises = algorithm.divisor(_TWO_STEPS) != 1
         if signed.terms.normalise != normalises:
             raise OffbeatError(
-                f"{file.service.helper_terms}: normalise is {str(not normalises).lower()}, which is not that of "
-                f"{algorithm.name}: enrol with terms.normalise = {str(normalises).lower()}"
+                f"{file.service.helper_terms}: normalise is {str(not normalises).lower()}, but {algorithm.name} needs "
+                f"{str(normalises).lower()}: enrol with terms.normalise = {str(normalises).lower()}"
             )
         secret = bytes(32)  # the helper's noise is only measured here, not made
     asked.wrap(algorithm, asked.noise(secret), secret)
@@ -128,7 +128,10 @@ def _check_terms(signed: SignedTerms, asked: Protection, path: str) -> None:
             f'terms.payload = "{asked.payload}"'
         )
     if terms.bands != asked.section.bands:
-        raise OffbeatError(f"{path}: bands is {terms.bands}, but this run's noise has {asked.section.bands}")
+        raise OffbeatError(
+            f"{path}: bands is {terms.bands}, but this run's noise has {asked.section.bands}: enrol with the same "
+            "mechanism and min_separation as in [privacy]"
+        )
     if terms.length != asked.length:
         raise OffbeatError(
             f"{path}: length is {terms.length}, but the model has {asked.length} parameters: enrol with terms.length = "

@@ -28,7 +28,7 @@ def test_the_models_of_a_run_are_kept_over_restarts_and_not_over_runs(folder):
     with closing(Helper(folder)) as helper:
         helper.open(1, records_for(helper, {0: 0, 1: 0, 2: 0}))
     with closing(Helper(folder)) as helper:
-        with pytest.raises(HelperRefusal, match="version 0 with another model than others"):
+        with pytest.raises(HelperRefusal, match="another model as version 0 than others"):
             helper.open(2, records_for(helper, {3: 0, 4: 0, 5: 0}, **other))
         helper.open(2, [*records_for(helper, {3: 0, 4: 0}), *records_for(helper, {5: 1}, **other)])
     with closing(HelperDatabase(folder, read_only=True)) as store:

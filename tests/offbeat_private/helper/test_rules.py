@@ -152,7 +152,7 @@ def test_a_version_has_one_model_within_a_batch(world):
         batch = [model(world, client, 0, client == odd) for client in range(3)]
         refusal = world.refused(1, batch)
         assert (refusal.kind, refusal.client) == ("other-model", CLIENT_KEYS[odd])
-        assert "version 0 with another model than others" in refusal.detail
+        assert "another model as version 0 than others" in refusal.detail
     world.open(1, [model(world, client, client, client) for client in range(3)])  # versions of their own
 
 

@@ -25,5 +25,5 @@ def test_only_the_terms_helper_signs_heads(helper_key, client_key):
         (HEAD, signature[:-1], TERMS),
         (HEAD, b"", TERMS),
     ]:
-        with pytest.raises(ValueError, match=re.escape("the head's signature is not that of the terms' helper")):
+        with pytest.raises(ValueError, match=re.escape("the head was not signed by the helper of the terms")):
             head.check_signature(signed, helper, terms)

@@ -74,7 +74,7 @@ def test_a_refusal_names_kind_and_client(enrolled):
     with connected(*enrolled) as connection:
         folder, _ = enrolled
         few = seal(folder, connection, {0: 1, 1: 1})
-        with pytest.raises(HelperRefusedError, match="2 clients: this run opens 3 or more") as caught:
+        with pytest.raises(HelperRefusedError, match="2 clients, this run opens 3 or more") as caught:
             connection.open(1, few)
         assert (caught.value.kind, caught.value.client) == ("too-few-clients", None)
         with pytest.raises(HelperRefusedError) as caught:

@@ -32,10 +32,10 @@ def refused(server, client, visit, ready, **changes):
     [
         ({"visit": 1}, "it is for visit 1 from version 0"),
         ({"start_version": 1, "version": 1}, "it is for visit 0 from version 1"),
-        ({"version": 1}, "the open version is 0, it is for 1"),
+        ({"version": 1}, "it is scaled for version 1, but the open version is 0"),
         ({"model": bytes(32)}, "from another model than version 0"),
-        ({"head": Head(0, bytes(32))}, "the head's signature"),
-        ({"head": Head(1, bytes(32))}, "the head's signature"),
+        ({"head": Head(0, bytes(32))}, "the head was not signed by the helper"),
+        ({"head": Head(1, bytes(32))}, "the head was not signed by the helper"),
     ],
 )
 def test_a_share_of_another_place_is_wrong(changes, words, server):
@@ -51,8 +51,8 @@ def test_a_share_for_other_terms_is_wrong(server):
     client = server.client(0)
     visit = client.check_in()
     for terms, words in (
-        (replace(client.terms, min_clients=3), "the head's signature"),  # it names the terms
-        (replace(client.terms, run=bytes(16)), "the head's signature"),
+        (replace(client.terms, min_clients=3), "the head was not signed by the helper"),  # it names the terms
+        (replace(client.terms, run=bytes(16)), "the head was not signed by the helper"),
     ):
         status, kind, detail = refused(server, client, visit, client.share(visit, ONE, terms=terms))
         assert (status, kind) == (422, "wrong-share")

@@ -23,7 +23,9 @@ def open_seeds(envelopes: Sequence[Envelope], key_of: Callable[[int], X25519Priv
         except ValueError:
             client = envelope.binding.client
             raise HelperRefusal(
-                "sealed-wrongly", f"client {client.hex()[:16]}: its seed cannot be opened: drop its record", client
+                "sealed-wrongly",
+                f"client {client.hex()[:16]}: its seed cannot be opened with the helper's key: drop its record",
+                client,
             ) from None
     return seeds
 

@@ -91,7 +91,7 @@ class Rules:
         if self.opened.is_stopped:
             raise _rolled_back()
         if not 1 <= number <= counter + 1:
-            raise HelperRefusal("wrong-number", f"batch {number} is not the next one: it is {counter + 1}")
+            raise HelperRefusal("wrong-number", f"the next batch is {counter + 1}, not {number}: send that")
         digest = batch_digest(self._terms.run, number, records)
         if number <= counter:
             self._check_repeated(number, digest)
@@ -126,14 +126,16 @@ class Rules:
 
     def _check_repeated(self, number: int, digest: bytes) -> None:
         if digest != self.opened.batches[number - 1]:
-            raise HelperRefusal("other-batch", f"batch {number} was opened with other records: it cannot be again")
+            raise HelperRefusal("other-batch", f"batch {number} was opened with other records, and opens only once")
         if epoch_of(number) < self.epoch - 1:
             raise HelperRefusal("answer-erased", f"the answer to batch {number} was erased with its epoch's key")
 
     def _envelopes(self, records: Sequence[bytes]) -> list[Envelope]:
         most = self._terms.buffer
         if len(records) > most:
-            raise HelperRefusal("too-many-clients", f"{len(records)} records: a batch has at most {most}")
+            raise HelperRefusal(
+                "too-many-clients", f"the batch has {len(records)} records, this run opens at most {most}: send fewer"
+            )
         try:
             return [parse(record) for record in sorted(records)]
         except ValueError as error:
@@ -155,12 +157,13 @@ class Rules:
         try:
             envelope.check_signature()
         except ValueError:
-            raise refuse("wrong-signature", "the signature is wrong: drop its record") from None
+            raise refuse("wrong-signature", "its record was not signed with its key: drop the record") from None
         try:
             envelope.check_head(self._terms.helper_key)
         except ValueError:
             raise refuse(
-                "wrong-head", f"it quotes a head {bound.head_number} that is not this helper's: drop its record"
+                "wrong-head",
+                f"its record quotes head {bound.head_number}, which this helper has not signed: drop the record",
             ) from None
         # The helper itself signed it, so its folder is an old copy: no client can forge this.
         if bound.head_number > counter or bound.head != self._head_at(bound.head_number).digest:
@@ -168,12 +171,13 @@ class Rules:
             raise _rolled_back()
         if bound.epoch not in (self.epoch, self.epoch - 1):
             raise refuse(
-                "wrong-epoch", f"sealed in epoch {bound.epoch}, the helper is in {self.epoch}: drop its record"
+                "wrong-epoch",
+                f"its seed is sealed for epoch {bound.epoch}, but the helper is in {self.epoch}: drop its record",
             )
         if bound.version > counter:
             raise refuse(
                 "version-ahead",
-                f"sealed for version {bound.version}, but {counter} batches were opened: drop its record",
+                f"its update is scaled for version {bound.version}, but {counter} batches were opened: drop its record",
             )
 
     def _head_at(self, number: int) -> Head:
@@ -186,7 +190,8 @@ class Rules:
             raise HelperRefusal("client-twice", f"client {twice.hex()[:16]} is in the batch twice", twice)
         if len(distinct) < self._terms.min_clients:
             raise HelperRefusal(
-                "too-few-clients", f"{len(distinct)} clients: this run opens {self._terms.min_clients} or more"
+                "too-few-clients",
+                f"the batch has {len(distinct)} clients, this run opens {self._terms.min_clients} or more: add clients",
             )
 
     def _models(self, envelopes: Sequence[Envelope]) -> dict[int, bytes]:
@@ -202,8 +207,8 @@ class Rules:
             if bound.model != models[bound.start_version]:
                 raise HelperRefusal(
                     "other-model",
-                    f"client {bound.client.hex()[:16]}: it has begun at version {bound.start_version} with another "
-                    "model than others: drop its record",
+                    f"client {bound.client.hex()[:16]}: it trained from another model as version {bound.start_version} "
+                    "than others: drop its record",
                     bound.client,
                 )
         return {bound.start_version: bound.model for bound in bindings}
@@ -218,19 +223,25 @@ class Rules:
 
         if bound.visit <= past.visit:
             raise refuse(
-                "visit-opened", f"visit {bound.visit} is not after {past.visit}, its last one: drop its record"
+                "visit-opened", f"visit {past.visit} of it was opened, and {bound.visit} is not later: drop its record"
             )
         if bound.start_version <= past.start_version:
             raise refuse(
-                "start-version-opened", f"it has begun at version {past.start_version} or later before: drop its record"
+                "start-version-opened",
+                f"its visit from version {bound.start_version} comes after one from version "
+                f"{past.start_version}: drop its record",
             )
         if past.participations >= terms.max_participations:
             raise refuse(
-                "participations-spent", f"it has taken part {past.participations} times, the most: drop its record"
+                "participations-spent",
+                f"it has taken part {past.participations} times, the most that the terms allow: drop its record",
             )
         if past.batch and number - past.batch < terms.min_separation:
             first = past.batch + terms.min_separation
-            raise refuse("too-soon", f"it was in batch {past.batch} and may be in {first} or later: keep its record")
+            raise refuse(
+                "too-soon",
+                f"it was in batch {past.batch}, and may be in batch {first} at the earliest: keep its record",
+            )
         cost = 1 / terms.noise_multiplier**2 if terms.noise_multiplier else math.inf
         return ClientHistory(past.participations + 1, past.spent + cost, bound.visit, bound.start_version, number)
 
@@ -243,6 +254,6 @@ def epoch_of(number: int) -> int:
 def _rolled_back() -> HelperRefusal:
     return HelperRefusal(
         "rolled-back",
-        "a client has seen batches that this helper does not know: its folder is an old copy. Stop it and put the "
-        "newest folder back, or enrol again, which begins a new run",
+        "a client has seen batches that this helper does not know, so the helper's folder is an old copy: stop the "
+        "helper and put the newest folder back, or enrol again, which begins a new run",
     )

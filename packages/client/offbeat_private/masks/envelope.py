@@ -82,7 +82,7 @@ class Envelope(NamedTuple):
             key = Ed25519PublicKey.from_public_bytes(self.binding.client)
             key.verify(self.signature, _SIGNED + self.info + self.head_signature + self.ciphertext)
         except InvalidSignature:
-            raise ValueError("the share's signature is not its client's") from None
+            raise ValueError("the share was not signed by its client") from None
 
     def check_head(self, helper_key: bytes) -> None:
         """Raise ``ValueError`` unless the helper, an Ed25519 key, signed the quoted head."""
@@ -98,7 +98,9 @@ class Envelope(NamedTuple):
         try:
             return _SUITE.decrypt(self.ciphertext, hpke_private_key, self.info)
         except InvalidTag:
-            raise ValueError("the share was not sealed for this key and binding") from None
+            raise ValueError(
+                "the seed cannot be opened: it was sealed for another key, or the record was changed"
+            ) from None
 
 
 def seal(
@@ -125,7 +127,7 @@ def seal(
     if len(head_signature) != HEAD_SIGNATURE_BYTES:
         raise ValueError(f"a head's signature has {HEAD_SIGNATURE_BYTES} bytes, got {len(head_signature)}")
     if signing_key.public_key().public_bytes_raw() != binding.client:
-        raise ValueError("the signing key is not the one of the binding's client")
+        raise ValueError("the signing key does not belong to the binding's client")
     info = binding.to_bytes()
     ciphertext = _SUITE.encrypt(seed, X25519PublicKey.from_public_bytes(hpke_public_key), info)
     content = info + head_signature + ciphertext

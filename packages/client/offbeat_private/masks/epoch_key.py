@@ -33,7 +33,7 @@ def sign_epoch_key(key: EpochKey, terms: Terms, signing_key: Ed25519PrivateKey) 
     if not 0 <= key.epoch < 1 << 32 or len(key.public_key) != 32:
         raise ValueError(f"an epoch's key has 32 bytes, and its number is in 0 … 2³² − 1, got {key}")
     if signing_key.public_key().public_bytes_raw() != terms.helper_key:
-        raise ValueError("the key is not the one of the terms' helper")
+        raise ValueError("the signing key does not belong to the helper_key of the terms")
     packed = _KEY.pack(*key)
     return packed + signing_key.sign(_SIGNED + terms.digest + packed)
 
@@ -52,5 +52,5 @@ def verify_epoch_key(signed: bytes, terms: Terms) -> EpochKey:
     try:
         Ed25519PublicKey.from_public_bytes(terms.helper_key).verify(signature, _SIGNED + terms.digest + packed)
     except InvalidSignature:
-        raise ValueError("the key's signature is not that of the terms' helper") from None
+        raise ValueError("the epoch key was not signed by the helper of the terms") from None
     return EpochKey(*_KEY.unpack(packed))

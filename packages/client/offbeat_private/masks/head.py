@@ -26,4 +26,4 @@ class Head(NamedTuple):
         try:
             Ed25519PublicKey.from_public_bytes(helper_key).verify(signature, self.signed_message(terms_digest))
         except InvalidSignature:
-            raise ValueError("the head's signature is not that of the terms' helper") from None
+            raise ValueError("the head was not signed by the helper of the terms") from None

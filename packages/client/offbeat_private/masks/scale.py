@@ -1,4 +1,4 @@
-"""The scale of a masked update, which the server says and the client checks."""
+"""The scale of a masked update, which the server chooses and the client checks."""
 
 SMALLEST_SCALE = 1 / 8
 """The smallest weight by staleness; a smaller one would tell the client's share of a sum apart."""

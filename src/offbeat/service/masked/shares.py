@@ -86,23 +86,33 @@ class Shares:
         if bound.terms != self.terms.digest or bound.run != self.terms.run:
             raise _wrong("it is for other terms: give the client this run's terms.json")
         if (bound.visit, bound.start_version) != (assignment.visit, assignment.version):
-            raise _wrong(f"it is for visit {bound.visit} from version {bound.start_version}")
+            raise _wrong(
+                f"it is for visit {bound.visit} from version {bound.start_version}, the open one is visit "
+                f"{assignment.visit} from version {assignment.version}: make one for that"
+            )
         if not assignment.version <= bound.version <= self._coordinator.algorithm.version:
-            raise _wrong(f"the open version is {self._coordinator.algorithm.version}, it is for {bound.version}")
+            raise _wrong(
+                f"it is scaled for version {bound.version}, but the open version is "
+                f"{self._coordinator.algorithm.version}: scale for that"
+            )
         # The file of a version is kept while a visit from it has its slot.
         if self._model_digests.get(assignment.version, bound.model) != bound.model:
             raise _wrong(f"it was made from another model than version {assignment.version}: download that again")
         if bound.vector != commitment(bytes.fromhex(header.sha256), bytes.fromhex(header.salt)):
-            raise _wrong("it is for another vector than the header announces")
+            raise _wrong(
+                "its commitment is not that of the header's sha256 and salt: send the values that it was made from"
+            )
         if not self._keys.allows(assignment.client, bound.client):
-            raise _wrong("a client signs with one key, and no other client has it: use the key of the first share")
+            raise _wrong(
+                "its key is not that of the client's first share, or is another client's: use the first share's key"
+            )
         # Any head that the helper signed is passed on: one that it does not know shows it that it was rolled back.
         epoch, _ = self.facts.messages()
         if bound.epoch not in (epoch.number, epoch.number - 1):
             raise Refusal(
                 "stale-share",
-                f"sealed in epoch {bound.epoch}, the helper is in {epoch.number}: make a new "
-                "share from the same update, with the facts of the upload's state",
+                f"its seed is sealed for epoch {bound.epoch}, but the helper is in {epoch.number}: make a new share of "
+                "the same update with the upload's present state",
             )
 
     def add_key(self, client: int, record: bytes) -> None:

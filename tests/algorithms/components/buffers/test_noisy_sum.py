@@ -104,7 +104,7 @@ def test_a_divided_update_is_clipped_after_the_division(send):
 def test_an_update_that_weighs_more_than_one_is_refused(send, same_state):
     algorithm = started(FedBuff(buffer_size=2, staleness=lambda age: 1.0 + 2**-20))
     before = algorithm.state_dict()
-    with pytest.raises(ValueError, match=r"an update weighs 1, at most 1 is private|weighs 1\.00000"):
+    with pytest.raises(ValueError, match=r"would count 1 times|would count 1\.00000"):
         send(algorithm, 0, 1, 1)
     assert same_state(algorithm.state_dict(), before)
 

@@ -20,7 +20,7 @@ from offbeat.algorithms.components.buffers.wrappers import clip
 
 ANY_SUM = [FADAS, RingmasterASGD, FedBuff, FedNova, FedLuck, lambda: FedAvg(weighting="uniform")]
 MASKS_ALONE = [lambda kind=kind: kind(weighting="uniform") for kind in (ACE, CA2FL, FedLaAvg, MIFA)]
-EXAMPLES = "weighs by examples, which the sum would tell: set weighting = 'uniform'"
+EXAMPLES = "weighs by examples, and sums would reveal how many a client has: set weighting = 'uniform'"
 REASONS = {
     "ace": EXAMPLES,
     "area": "looks at single updates",
@@ -61,15 +61,15 @@ def test_differences_may_be_masked_and_have_no_noise(make):
     algorithm = make()
     assert check_private_sum(algorithm, is_masked=True) is algorithm.buffer
     for is_masked in (True, False):
-        with pytest.raises(ValueError, match=r"and so is all noise: set noise_multiplier = 0$"):
+        with pytest.raises(ValueError, match=r"would keep all noise, in all later sums: set noise_multiplier = 0$"):
             check_private_sum(algorithm, is_masked=is_masked, is_noisy=True)
-    with pytest.raises(ValueError, match=r"only clients know, so they must clip: set privacy\.helper$"):
+    with pytest.raises(ValueError, match=r"needs clients to clip .*: set privacy\.helper$"):
         check_private_sum(algorithm, is_masked=False)
 
 
 @pytest.mark.parametrize(("name", "reason"), [pair for pair in sorted(REASONS.items()) if pair[1]])
 def test_others_are_refused_in_one_line_with_the_reason(name, reason):
-    with pytest.raises(ValueError, match=rf"^\[privacy\] does not go with {name}: it {reason}"):
+    with pytest.raises(ValueError, match=rf"^\[privacy\] does not work with {name}: it {reason}"):
         check_private_sum(ALGORITHMS[name](), is_masked=True)
 
 
@@ -95,7 +95,7 @@ def test_a_buffer_that_masks_do_not_know_is_refused():
 def test_sums_by_round_need_masks_and_no_model_for_each_round():
     algorithm = AsyncCommSGD(weighting="uniform")
     assert check_private_sum(algorithm, is_masked=True, is_noisy=True) is algorithm.buffer
-    with pytest.raises(ValueError, match=r"until their rounds, which only masked sums do: set privacy\.helper$"):
+    with pytest.raises(ValueError, match=r"when too few clients have reported: set privacy\.helper$"):
         check_private_sum(algorithm, is_masked=False)
     with pytest.raises(ValueError, match=r"averages a model for each round, .*: leave average out$"):
         check_private_sum(AsyncCommSGD(weighting="uniform", average=True), is_masked=True)
@@ -104,7 +104,7 @@ def test_sums_by_round_need_masks_and_no_model_for_each_round():
 def test_other_wrappers_look_at_norms():
     algorithm = FedBuff()
     algorithm.wrap(clip(1.0))
-    with pytest.raises(ValueError, match=r"^\[privacy\] does not go with server.aggregate or limits on norms"):
+    with pytest.raises(ValueError, match=r"^\[privacy\] does not work with server.aggregate, update_clip_norm and"):
         check_private_sum(algorithm, is_masked=True)
 
 
@@ -113,5 +113,5 @@ class Curious(FedBuff):
 
 
 def test_losses_would_steer_the_schedule_by_clients_data():
-    with pytest.raises(ValueError, match=r"^\[privacy\] does not go with fedbuff: it asks for losses"):
+    with pytest.raises(ValueError, match=r"^\[privacy\] does not work with fedbuff: it asks for losses"):
         check_private_sum(Curious(), is_masked=True)

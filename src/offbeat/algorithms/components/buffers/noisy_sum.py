@@ -30,7 +30,7 @@ class WholeNoise(Protocol):
     def noise(self, number: int, digests: Sequence[bytes]) -> Any:
         """Return a sum's noise, an int64 array ``(d,)``.
 
-        Each digest is of a sum and of all before it; that of this sum is the last.
+        Each digest is that of a sum and of all sums before it; the last one is that of the sum with this number.
         """
         ...
 
@@ -46,8 +46,8 @@ class NoisySum(Sum):
     random to whole numbers of steps, whose norm is at most C and √d steps. So one client changes the sum by no more,
     the sensitivity that the noise is made for. Noise is added to the whole sum, which becomes floats once, at the end:
     noise in floats on sums in floats would leak through the gaps between floats. The weights of most algorithms are
-    below 1 for late updates; the noise is not scaled down with them. An update that is not finite counts as zeros:
-    refused, it would tell that its client's training diverged.
+    below 1 for late updates; the noise is not scaled down with them. An update that is not finite counts as zeros: a
+    refusal would reveal that its client's training diverged.
 
     The noise of a release is bound to a digest of its sum and of all sums before it. The last of them are part of the
     state.
@@ -90,7 +90,10 @@ class NoisySum(Sum):
         divisor = self._algorithm.divisor(update.plan)
         scale = factor * divisor
         if not 0 <= scale <= 1:
-            raise ValueError(f"an update weighs {scale:.6g}, at most 1 is private")
+            raise ValueError(
+                f"this update would count {scale:.6g} times, but the noise covers a weight of at most 1: lower the "
+                "algorithm's weights"
+            )
         numbers = self._whole(update, divisor, scale)
         self._sum.add(numbers.resolve() if isinstance(update.vector, Tensor) else numbers, 1)
 

@@ -24,29 +24,32 @@ def check_private_sum(algorithm: "Algorithm[Any]", *, is_masked: bool, is_noisy:
     """
     buffer, reason = algorithm.buffer, None
     if isinstance(buffer, Wrapper):
-        raise ValueError("[privacy] does not go with server.aggregate or limits on norms: clip_norm is the limit here")
+        raise ValueError(
+            "[privacy] does not work with server.aggregate, update_clip_norm and max_update_norm, which look at single "
+            "updates: leave them out; privacy.clip_norm limits updates"
+        )
     if not buffer.linear:
         reason = "looks at single updates"
     elif buffer.releases > 1:
         reason = "puts an update into several sums, whose differences would show it"
     elif algorithm.payload == "params":
-        reason = "takes whole models, which cannot be clipped"
+        reason = "uploads whole models, but only deltas can be clipped"
     elif algorithm.corrects_gradients:
         reason = "keeps what it learned from a client in all later versions"
     elif algorithm.needs_loss:
         reason = "asks for losses, which depend on a client's data"
     elif algorithm.payload == "difference" and is_noisy:
-        reason = "adds up differences, so a client is in all later sums, and so is all noise: set noise_multiplier = 0"
+        reason = "keeps each update, and would keep all noise, in all later sums: set noise_multiplier = 0"
     elif algorithm.payload == "difference" and not is_masked:
-        reason = "takes differences to updates that only clients know, so they must clip: set privacy.helper"
+        reason = "needs clients to clip their updates and to remember them: set privacy.helper"
     elif isinstance(buffer, ByRound) and not is_masked:
-        reason = "holds updates back until their rounds, which only masked sums do: set privacy.helper"
+        reason = "cannot hold updates back when too few clients have reported: set privacy.helper"
     elif not isinstance(buffer, (Sum, LatestOfEach, ByRound)):
         reason = "sums updates in a buffer of its own"
     elif getattr(algorithm, "average", False):
-        reason = "averages a model for each round, and a round with few clients has none: leave average out"
+        reason = "averages a model for each round, but a round with too few clients has none: leave average out"
     elif getattr(algorithm, "weighting", None) == "examples":
-        reason = "weighs by examples, which the sum would tell: set weighting = 'uniform'"
+        reason = "weighs by examples, and sums would reveal how many a client has: set weighting = 'uniform'"
     if reason is not None:
-        raise ValueError(f"[privacy] does not go with {algorithm.name}: it {reason}")
+        raise ValueError(f"[privacy] does not work with {algorithm.name}: it {reason}")
     return buffer
