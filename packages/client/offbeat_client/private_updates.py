@@ -65,7 +65,7 @@ class PrivateUpdates:
         check_visit(visit, privacy, self._terms, self._file.read())
 
     def starts_later(self, visit: Visit) -> bool:
-        """Return whether a visit starts from a later version than all shares before.
+        """Return whether a visit starts from a later version than every earlier share.
 
         From the same version its delta could be the same, under another mask.
         """
@@ -85,7 +85,7 @@ class PrivateUpdates:
         return digest
 
     def put(self, visit: Visit, model: Path, digest: str, result: Any) -> Pending:
-        """Keep the delta of a training result, of which the share will be made."""
+        """Keep the delta of a training result; the share will be made from it."""
         start = read_model(model, visit.length)  # again, since training may have changed the arrays in place
         fitted = check_fitted(result, start, visit)
         vector = result_vector("delta", start, fitted.model)

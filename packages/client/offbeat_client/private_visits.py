@@ -1,4 +1,4 @@
-"""Refusals of a client with terms.
+"""Visits, models and updates that a client with terms refuses.
 
 Masks hide an update among the others of a sum. A server that makes the others zero, or known, finds it nevertheless.
 """

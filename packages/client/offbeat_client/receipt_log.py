@@ -1,4 +1,4 @@
-"""Lines that tell people how a client gets on."""
+"""Log lines about a client's progress."""
 
 import logging
 

@@ -40,10 +40,10 @@ def train(visit: Visit, model: Path, fit: Fit, outbox: Outbox) -> tuple[Any, flo
 
 
 def gradient_offset(visit: Visit, model: Path, outbox: Outbox) -> NDArray[np.float32] | None:
-    """Return the offset of each local gradient, a new array ``(d,)``, if it has one.
+    """Return the offset of each local gradient, ``(d,)``; None if it has none.
 
-    The offset is the vector beside the model minus the client's c_i. A client without c_i uses 0; the server recognises
-    a lost c_i by ``since``.
+    offset = c − c_i: the server's control variate, which comes with the model, minus the client's own. A client without
+    c_i uses 0; the visit's ``since`` then tells the server that c_i is lost.
     """
     if not visit.corrects_gradients:
         return None

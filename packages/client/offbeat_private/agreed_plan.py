@@ -32,7 +32,7 @@ def _with_defaults(table: Any) -> Any:
 class AgreedPlan(Section):
     """``[local]``: the work of a client in one visit, as in the server's file.
 
-    A server that chose each client's plan could make all updates of a sum but one nearly zero.
+    A server that chooses each client's plan could make all other updates of a sum nearly zero, and so reveal one.
     """
 
     steps: Count

@@ -224,7 +224,7 @@ def sign(terms: Terms, key: Ed25519PrivateKey, delta: float | None = None) -> Si
 def verify(content: bytes) -> SignedTerms:
     """Return the content of an untrusted ``terms.json``, its signature verified.
 
-    The key is that of the terms themselves: whether it is the helper's is for the reader to know.
+    The signature is checked with the key in the terms. Whether that key is the helper's, people compare by fingerprint.
 
     Raises:
         ValueError: The content is malformed, or the signature is not the helper's.

@@ -20,10 +20,10 @@ class _Note(Protocol):
 
 
 class SealedSums:
-    """The sums that were closed but not opened yet, oldest first.
+    """The sums that are closed but not opened yet, oldest first.
 
-    The driver asks a helper to open the oldest one, and says what came of it. Each call raises ``ValueError`` if no sum
-    is sealed, and nothing has changed.
+    The driver asks a helper to open the oldest one, then calls ``reveal``, ``discard`` or ``withdraw``. Each
+    call raises ``ValueError`` if no sum is sealed, and nothing has changed.
 
     Args:
         algorithm: The run's algorithm.

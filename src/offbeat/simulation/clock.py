@@ -89,7 +89,7 @@ class StallGuard:
     def note_tick(self, now: float) -> None:
         """Record that a period has passed.
 
-        The period is not in vain while any other event is left. Raises ``OffbeatError`` if too many periods have passed
+        It counts as in vain only if no other event is left. Raises ``OffbeatError`` if too many periods have passed
         since an update counted.
         """
         self._in_vain += self._queue.is_passive or self._waits_for_lost_clients() or self._nobody_may_come()
@@ -128,7 +128,7 @@ _SAME_INSTANT = 1e-12
 
 
 class Clock:
-    """Calls the coordinator when a time has come that it waits for."""
+    """Calls the coordinator when a lease, a period or a deadline ends."""
 
     def __init__(self, coordinator: Coordinator, queue: EventQueue, attendance: Attendance, guard: StallGuard) -> None:
         self._coordinator = coordinator

@@ -90,7 +90,7 @@ class EventQueue:
         return self._heap[0][0] if self._heap else math.inf
 
     def is_over(self, instant: float) -> bool:
-        """Return whether no event but an evaluation is left at this instant."""
+        """Return whether all events of this instant are done, except evaluations."""
         return not self._heap or self._heap[0][0] > instant or self._heap[0][1] == Kind.EVALUATION
 
     def state_dict(self) -> dict[str, Any]:

@@ -229,7 +229,7 @@ class VisitStages:
         self._expect(visit, began, seconds, Kind.LOSS if left else Kind.ARRIVAL)
 
     def _expect(self, visit: SimulatedVisit, now: float, seconds: float, kind: int) -> None:
-        """Let this be the visit's next event; it has none if the seconds are infinite."""
+        """Put the visit's next event into the queue, unless the seconds are infinite."""
         period = self._coordinator.algorithm.period
         if period is not None and seconds < math.inf:
             seconds = at_tick(seconds, period, now)
@@ -238,7 +238,7 @@ class VisitStages:
             self._queue.put(seconds, kind, visit.assignment.client)
 
     def _visit_at(self, now: float, client: int, kind: int) -> SimulatedVisit | None:
-        """Return the client's visit if this is its next event, and not one that is void."""
+        """Return the client's visit; None if this event was replaced by another."""
         visit = self.visits.get(client)
         return visit if visit is not None and visit.next_seconds == now and visit.next_kind == kind else None
 

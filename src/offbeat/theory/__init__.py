@@ -4,11 +4,32 @@ Each paper has a file. A bound is a ``Bound``: a value and its assumptions. ``bo
 a setting does not meet, for instance "T = 1000 is below 160 L (Q + 7)(τ + 1)³ = 1280". Each function raises a
 ``ValueError`` for a constant out of range. ``offbeat theory measure`` measures all bounds.
 
-The names, and the papers' symbols: ``smoothness`` L · ``strong_convexity`` λ · ``initial_error`` f(x_0) − f* ·
-``variance`` σ² · ``gradient_bound`` G · ``round_number`` t · ``rounds``, ``server_steps`` T or R, of the whole run ·
-``steps`` Q, C, k, of one visit · ``clients`` N or n · ``cohort`` K · ``lr`` the clients' step size γ, η, η_l ·
-``server_lr`` Kβ, η_g · ``max_staleness`` τ, I, of the stalest update that is used · ``max_gap`` Δ · ``available_every``
-E · in Example 1 ``first_rounds`` t_1, ``second_rounds`` t_2, ``first_centre`` e_1, ``second_centre`` e_2.
+The arguments, and the papers' symbols for them:
+
+======================  ===============  =====================================================
+argument                symbol           meaning
+======================  ===============  =====================================================
+``smoothness``          L                the gradients' Lipschitz constant
+``strong_convexity``    λ
+``initial_error``       f(x_0) − f*      loss of the initial model above the lowest one
+``variance``            σ²               of a gradient
+``gradient_bound``      G                largest norm of a gradient
+``round_number``        t
+``rounds``              T or R           rounds of the whole run
+``server_steps``        T                server steps of the whole run
+``steps``               Q, C or k        local steps of one visit
+``clients``             N or n
+``cohort``              K                clients of one round
+``lr``                  γ, η or η_l      the clients' step size
+``server_lr``           Kβ or η_g        the server's step size
+``max_staleness``       τ or I           of the stalest update that is used
+``max_gap``             Δ                most rounds between a client's uploads
+``available_every``     E                each client is available once in so many rounds
+``first_rounds``        t_1              Example 1: rounds in which client 1 is available
+``second_rounds``       t_2              Example 1: rounds in which client 2 is available
+``first_centre``        e_1              Example 1: the minimum of client 1's loss
+``second_centre``       e_2              Example 1: the minimum of client 2's loss
+======================  ===============  =====================================================
 """
 
 from offbeat.algorithms.fedluck_choice import best_steps_and_compression

@@ -64,7 +64,7 @@ def renew(connection: Connection, folder: ClientFolder, identity: Identity) -> I
 def declare(connection: Connection, folder: ClientFolder, identity: Identity, examples: int | None) -> Identity:
     """Declare the client's number of examples, unless the server knows it.
 
-    The server refuses a number that was another one before.
+    The server refuses a number that differs from the first one.
     """
     if examples is None or identity.examples == examples:
         return identity

@@ -55,7 +55,7 @@ def tls_problem(url: str, error: httpx.TransportError, *, may_probe: bool, setti
 
 
 def is_outside_its_dates(error: BaseException) -> bool:
-    """Return whether the certificate was not valid yet, or no longer."""
+    """Return whether the certificate is not valid yet, or has expired."""
     return any(isinstance(one, ssl.SSLCertVerificationError) and one.verify_code in _DATES for one in _causes(error))
 
 

@@ -79,9 +79,9 @@ class Rules:
         return epoch_of(self.head.number + 1)
 
     def check(self, number: int, records: Sequence[bytes]) -> Batch | None:
-        """Return the batch if it may be opened, None if it was.
+        """Return the batch if it may be opened; None if it was opened before.
 
-        One that was opened gets its answer again.
+        The caller then sends the same answer again.
 
         Raises:
             HelperRefusal: It must not be opened. Nothing has changed, unless the kind is ``rolled-back``: the caller
@@ -108,10 +108,10 @@ class Rules:
         return next_head(self.head, batch.digest, answer_digest)
 
     def noise_digests(self, batch: Batch) -> list[bytes]:
-        """Return what binds the rows of a batch's noise to the batches, the newest last.
+        """Return the digests that a batch's rows of noise are bound to, the newest last.
 
-        Each is a digest of a batch and of all before it. So once two copies of a helper have opened different batches,
-        none of their later rows is the same, whatever the later batches are.
+        Each is a digest of a batch and of all batches before it. So once two copies of a helper have opened different
+        batches, all their later rows are different, even in equal batches.
         """
         heads = [self._first, *self.opened.heads][-self._terms.bands :]
         batches = [*self.opened.batches, batch.digest][-self._terms.bands :]
@@ -142,7 +142,7 @@ class Rules:
             raise HelperRefusal("malformed-record", f"a record cannot be read: {error}") from None
 
     def _check_record(self, envelope: Envelope) -> None:
-        """Check what a record says, by itself."""
+        """Check a record by itself, without the other records of its batch."""
         bound, counter = envelope.binding, self.head.number
 
         def refuse(kind: str, detail: str) -> HelperRefusal:
@@ -197,8 +197,9 @@ class Rules:
     def _models(self, envelopes: Sequence[Envelope]) -> dict[int, bytes]:
         """Return the digests of the records' models by start version.
 
-        A version has one model, or the server could make all updates of a sum but one known to it. If records of a
-        batch disagree on a version that no batch has had, the digest of most of them counts.
+        All clients must train from one model of a version: a server that gives all clients but one a model whose
+        updates it knows would learn the last one's update. If the records disagree on a version that is new in this
+        batch, the digest of most records counts.
         """
         bindings = [envelope.binding for envelope in envelopes]
         counts = Counter((bound.start_version, bound.model) for bound in bindings)

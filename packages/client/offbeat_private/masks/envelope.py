@@ -24,7 +24,7 @@ RECORD_BYTES = _PARTS.size
 
 
 class Binding(NamedTuple):
-    """The one place where a share counts; its bytes are the ``info`` of HPKE.
+    """The run, visit and sum that a share is for; its bytes are the ``info`` of HPKE.
 
     Attributes:
         terms: SHA-256 of the terms, 32 bytes.

@@ -50,7 +50,7 @@ def make_share(
     signing_key: Ed25519PrivateKey,
     previous: NDArray[np.int32] | None = None,
 ) -> Share:
-    """Return the share of an update: what the server gets in place of the delta.
+    """Return the share of an update, which the server gets in place of the delta.
 
     ``delta / divisor`` is clipped to the terms' norm, multiplied by ``scale``, quantised, and masked with a fresh seed,
     which is sealed for the helper. A delta that is not finite counts as zeros. Where the terms are for differences,
@@ -126,7 +126,7 @@ def mask(quantised: NDArray[np.int32], seed: bytes) -> NDArray[np.uint32]:
 
 
 def commitment(digest: bytes, salt: bytes) -> bytes:
-    """Return what a record says of a masked vector with this digest, 32 bytes.
+    """Return the commitment of a record to its masked vector, 32 bytes.
 
     The helper knows the mask. Without the salt, which only client and server know, it could confirm a guess of the
     update.

@@ -212,7 +212,7 @@ class Algorithm(Hooks[Schedule_co]):
     def scale(self, update: Update) -> float:
         """Return the factor of an update that was divided by ``divisor``.
 
-        It is 0 if the update does not count. The share 1/N is not in it where all clients are averaged.
+        It is 0 if the update does not count. Where all clients are averaged, the factor leaves out their share 1/N.
         """
         weight = self._weight_of(update)
         assert update.plan is not None

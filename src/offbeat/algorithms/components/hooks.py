@@ -89,7 +89,7 @@ class Hooks(Generic[Schedule_co]):
         return local
 
     def divisor(self, plan: LocalPlan) -> float:
-        """Return what makes updates of different plans comparable; each is divided by it.
+        """Return the divisor that makes updates of different plans comparable.
 
         Where updates are clipped for privacy, they are clipped after that.
         """

@@ -1,4 +1,4 @@
-"""Accounts: what a token is good for."""
+"""Accounts: the states of tokens."""
 
 from dataclasses import dataclass
 from typing import Literal

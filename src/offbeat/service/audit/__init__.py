@@ -1,1 +1,1 @@
-"""The audit log: a hash chain of what changed who may do what."""
+"""The audit log: a hash chain of changes of tokens, clients and the run."""

@@ -1,4 +1,4 @@
-"""Evaluations by clients: whom the server asks, and what they have answered."""
+"""Evaluations by clients: the chosen clients and their answers."""
 
 import json
 import math

@@ -40,7 +40,7 @@ class RoundSummary(Answer):
 
 
 class EvaluationRound:
-    """A version, and what has become of the clients that were asked to evaluate it.
+    """A version, and the answers of the clients that were asked to evaluate it.
 
     Attributes:
         version: The version.

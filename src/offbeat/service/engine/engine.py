@@ -160,7 +160,7 @@ class Engine:
             self.coordinator.absent(self.run.now, client)
 
     async def offer(self, client: int, visit: int) -> tuple[Receipt | Unknown | None, ShareMessage | None]:
-        """Return None if a visit's update is wanted, else what has become of it.
+        """Return None if a visit's update is wanted, else the receipt of the visit.
 
         If a masked update is wanted, also returns the values for its share.
 
@@ -213,7 +213,7 @@ class Engine:
         return receipt, assignment
 
     async def repeated_receipt(self, client: int, visit: int, digest: str) -> Receipt | Unknown:
-        """Return what has become of a visit that is over, for an upload that is repeated.
+        """Return the receipt of a closed visit, for a repeated upload.
 
         Raises:
             Refusal: ``no-such-visit``, or ``other-upload``.

@@ -12,7 +12,7 @@ from offbeat.service.store.store_keys import PAUSED, STOP_VERSIONS
 
 
 class RunControl:
-    """Changes how the run goes on; each change lasts over restarts.
+    """Pauses, resumes and extends the run; each change lasts over restarts.
 
     Each change and its entry in the audit log are on disk before a method returns. A change that has been made already
     is not made again.

@@ -45,7 +45,7 @@ class UpdateIntake:
         self._shares = shares
 
     def outcome(self, client: int, visit: int, digest: str | None = None) -> Receipt | Unknown | None:
-        """Return what has become of a visit that is over; None for one that is not.
+        """Return the receipt of a closed visit; None for an open one.
 
         ``digest`` is the SHA-256 of the update that is being uploaded; None if none is.
 

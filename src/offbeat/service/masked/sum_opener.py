@@ -101,7 +101,7 @@ class SumOpener:
         facts.problem = problem
 
     async def _try(self) -> str | None:
-        """Open the oldest sum; return what keeps the helper from doing it."""
+        """Open the oldest sum; return why the helper cannot, None if it did."""
         try:
             if self._needs_facts:
                 facts = await in_thread(self._helper.facts)
@@ -164,7 +164,7 @@ class SumOpener:
             await self._engine.try_to_assign()
 
     def _opened(self, closed: ClosedBuffer, number: int, answer: HelperAnswer) -> StoredUpdate | None:
-        """Return the opened sum, on disk; None if it is beyond what a sum can be."""
+        """Return the opened sum, on disk; None if it is out of range."""
         masked = self._buffer.masked_sum(closed).numpy().view(np.uint32)
         words = np.subtract(masked, answer.words, out=masked).view(np.int32)
         try:

@@ -1,4 +1,4 @@
-"""The state of the server's disk, and what a failure of it means."""
+"""The state of the server's disk, and the handling of its failures."""
 
 import errno
 import logging

@@ -214,7 +214,7 @@ class SecretLatestOfEach(SecretSum):
 class SecretByRound(SecretSum):
     """The masked updates that are due, as one sum.
 
-    An update is due from the round on in which it counts. If fewer than ``least`` are due, there is no sum, and they
+    An update is due once its round has come. If fewer than ``least`` are due, there is no sum, and they
     count in a later round, like updates that came late. A client has one update in the buffer at most.
     """
 

@@ -51,9 +51,9 @@ def _convolve(
     dilation: Size = 1,
     groups: int = 1,
 ) -> Tensor | None:
-    """Return the convolution; None if it is not supported.
+    """Return the convolution, or None if this case is not supported.
 
-    That includes mistakes, which torch names.
+    Wrong arguments also give None, so that torch reports them.
     """
     if groups != 1 or input.dim() != 4 or weight.dim() != 4 or input.shape[1] != weight.shape[1]:
         return None
