@@ -45,8 +45,8 @@ UNIT := -n 3 --dist worksteal --ignore=tests/docs
 unit: .venv/installed
 	$(BIN)/pytest $(UNIT)
 
-test-studies: .venv/installed ## run all tests of studies/: the papers' figures, the benchmark, measured bounds
-	$(BIN)/pytest -n 2 studies/tests
+test-studies: .venv/installed ## run all tests of studies/; ARGS="-m 'not long'" runs the quick ones
+	$(BIN)/pytest -n 3 --dist worksteal studies/tests $(ARGS)
 
 coverage: .venv/installed ## run all tests and print the lines that none of them reaches (takes a third longer)
 	$(BIN)/pytest $(UNIT) --cov --cov-report=term
@@ -157,8 +157,8 @@ figures: .venv/installed ## run experiments/algorithms/, draw the figures of doc
 WHEEL := build/wheel
 # Nothing of the checkout may be found: neither its modules nor its src/offbeat.egg-info.
 IN_WHEEL := env -u PYTHONPATH PATH="$(CURDIR)/$(WHEEL)/environment/bin:$$PATH"
-wheel: ## build both wheels, install them into an empty environment, run a new experiment and the quickstart from it
-	rm -rf build/lib build/bdist.* packages/client/build $(WHEEL)
+wheel: ## build the three wheels, install them into an empty environment, run a new experiment and the quickstart from it
+	rm -rf build/lib build/bdist.* packages/client/build studies/build $(WHEEL)
 	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir $(WHEEL) ./packages/client .
 	$(PYTHON) tools/client_environment.py $(WHEEL)/offbeat_client-*.whl
 	$(PYTHON) -m venv $(WHEEL)/environment
@@ -166,6 +166,10 @@ wheel: ## build both wheels, install them into an empty environment, run a new e
 	cd $(WHEEL) && $(IN_WHEEL) offbeat new my-experiment && cd my-experiment && $(IN_WHEEL) offbeat compare experiment.toml --jobs 2
 	cd $(WHEEL) && $(IN_WHEEL) offbeat new quickstart --template quickstart
 	cd $(WHEEL)/quickstart && $(IN_WHEEL) offbeat compare quickstart.toml --jobs 2 --set seeds=[1] --set stop.virtual_seconds=400.0
+	cd $(WHEEL) && ! $(IN_WHEEL) offbeat papers --list
+	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir $(WHEEL)/studies ./studies
+	cd $(WHEEL) && $(IN_WHEEL) python -m pip install --quiet studies/*.whl
+	cd $(WHEEL) && $(IN_WHEEL) offbeat papers fedbuff/remarks --jobs 2 && $(IN_WHEEL) offbeat theory measure --seeds 20
 
 stranger: ## follow the tutorial from the wheel in an empty environment, and print how long each command takes
 	$(PYTHON) tools/stranger.py
@@ -181,4 +185,4 @@ pythons: ## resolve the dependencies for Pythons and systems on which Offbeat ha
 	done; done
 
 clean: ## remove .venv and caches; runs/ stays
-	rm -rf packages/client/build .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage build site *.egg-info src/*.egg-info
+	rm -rf packages/client/build studies/build .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage build site *.egg-info */*.egg-info

@@ -11,9 +11,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 OURS = {"offbeat_client", "offbeat_core", "offbeat_private"}
-PROJECT, CLIENT = (
+PROJECT, CLIENT, STUDIES = (
     tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    for folder in (ROOT, ROOT / "packages/client")
+    for folder in (ROOT, ROOT / "packages/client", ROOT / "studies")
 )
 
 
@@ -31,7 +31,11 @@ def imported(tree):
 
 @pytest.mark.parametrize(
     ("project", "folder", "ours"),
-    [(PROJECT, "src", {"offbeat", *OURS}), (CLIENT, "packages/client", OURS)],
+    [
+        (PROJECT, "src", {"offbeat", *OURS}),
+        (CLIENT, "packages/client", OURS),
+        (STUDIES, "studies/offbeat_studies", {"offbeat", "offbeat_studies", *OURS}),
+    ],
 )
 def test_each_import_is_a_dependency_or_an_extra(project, folder, ours):
     known = names(project["dependencies"]).union(*map(names, project.get("optional-dependencies", {}).values()))
@@ -55,6 +59,13 @@ def test_offbeat_needs_the_client_of_its_own_version():
     assert CLIENT["version"] == PROJECT["version"]
     assert set(CLIENT["optional-dependencies"]["helper"]) <= set(PROJECT["dependencies"])
     assert "torch" not in names(CLIENT["dependencies"])
+
+
+def test_the_studies_need_the_offbeat_of_their_own_version():
+    assert STUDIES["version"] == PROJECT["version"]
+    assert f"offbeat=={PROJECT['version']}" in STUDIES["dependencies"]
+    third_party = {line for line in STUDIES["dependencies"] if not line.startswith("offbeat")}
+    assert third_party <= set(PROJECT["dependencies"])
 
 
 def test_the_templates_are_the_experiments_and_the_notebook_of_the_checkout():

@@ -13,7 +13,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests"
-SOURCES = (ROOT / "src", ROOT / "packages/client")
+STUDIES = ROOT / "studies"
+SOURCES = (ROOT / "src", ROOT / "packages/client", STUDIES)
+TYPED = ("src", "packages/client", "studies/offbeat_studies")
 MANY = 12
 """Test modules that import a module; if there are more, they are left to ``make unit``."""
 
@@ -23,7 +25,9 @@ def own_tests(module: Path) -> list[Path]:
     for source in SOURCES:
         if module.is_relative_to(source):
             path = module.relative_to(source)
-            mirrored = TESTS / (path.relative_to("offbeat") if path.parts[0] == "offbeat" else path)
+            is_root = path.parts[0] in ("offbeat", "offbeat_studies")
+            tests = STUDIES / "tests" if source == STUDIES else TESTS
+            mirrored = tests / (path.relative_to(path.parts[0]) if is_root else path)
             return sorted(mirrored.parent.glob(f"test_{module.stem}*.py"))
     return []
 
@@ -46,7 +50,7 @@ def imports(path: Path) -> Iterator[str]:
 
 def tests_of(changed: Iterable[Path]) -> list[Path]:
     """Return the test modules that are about changed files."""
-    modules = sorted(path for path in TESTS.rglob("test_*.py"))
+    modules = sorted([*TESTS.rglob("test_*.py"), *(STUDIES / "tests").rglob("test_*.py")])
     importers = {path: set(imports(path)) for path in modules}
     found: set[Path] = set()
     for path in changed:
@@ -54,7 +58,7 @@ def tests_of(changed: Iterable[Path]) -> list[Path]:
             continue
         if path in importers:
             found.add(path)
-        elif path.name == "conftest.py" and path.is_relative_to(TESTS):
+        elif path.name == "conftest.py":
             beside = [module for module in modules if module.is_relative_to(path.parent)]
             found.update(beside if len(beside) <= MANY else ())
         else:
@@ -84,8 +88,8 @@ def main() -> int:
     """Check what changed; return the number of checks that failed."""
     changed = changed_files(sys.argv[1] if len(sys.argv) > 1 else None)
     programs = Path(sys.executable).parent
-    typed = [path for path in changed if path.suffix == ".py" and path.exists() and not path.is_relative_to(TESTS)]
-    typed = [path for path in typed if any(path.is_relative_to(source) for source in SOURCES)]
+    typed = [path for path in changed if path.suffix == ".py" and path.exists()]
+    typed = [path for path in typed if any(path.is_relative_to(ROOT / folder) for folder in TYPED)]
     tests = tests_of(changed)
     commands = [
         ["ruff", "check", "--quiet"],

@@ -58,7 +58,7 @@ def make_copy(folder: str) -> Path:
 def call(tree: Path, arguments: list[str], limit: float | None) -> tuple[str, float, str]:
     """Call Python in a copy; return the outcome, seconds, and first failure."""
     own = {
-        "PYTHONPATH": f"{tree}/src{os.pathsep}{tree}/packages/client",
+        "PYTHONPATH": os.pathsep.join(f"{tree}/{folder}" for folder in ("src", "packages/client", "studies")),
         "PYTHONDONTWRITEBYTECODE": "1",
         "TMPDIR": str(tree / "tmp"),
     }

@@ -40,7 +40,13 @@ class Mutation(NamedTuple):
 def all_mutations(root: Path) -> dict[Mutation, Edit]:
     """Return all possible mutations of the packages."""
     found: dict[Mutation, Edit] = {}
-    for path in sorted([*(root / "src").rglob("*.py"), *(root / "packages/client").rglob("*.py")]):
+    for path in sorted(
+        [
+            *(root / "src").rglob("*.py"),
+            *(root / "packages/client").rglob("*.py"),
+            *(root / "studies/offbeat_studies").rglob("*.py"),
+        ]
+    ):
         module = path.relative_to(root).as_posix()
         found.update(mutations_of(module, path.read_bytes()))
     return found

@@ -58,7 +58,7 @@ def summaries(path: Path) -> Iterator[tuple[int, str]]:
 
 def faults_of_source(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the line number of each fault in a Python file, with advice."""
-    is_test = "tests" in path.relative_to(ROOT).parts
+    is_test = any(path.is_relative_to(ROOT / folder) for folder in ("tests", "studies/tests"))
     for number, summary in summaries(path):
         if not is_test and len(summary) > LONGEST_SUMMARY:
             yield number, f"a docstring's first line has at most {LONGEST_SUMMARY} characters"

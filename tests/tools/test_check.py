@@ -30,6 +30,9 @@ def tree(check, tmp_path, monkeypatch):
         "tests/runs/test_other.py": "from offbeat.runs.record import Record",
         "tests/offbeat_core/test_units.py": "",
         "tests/test_users.py": "import tests.helper\nfrom offbeat_core import units",
+        "studies/offbeat_studies/papers/figure.py": "",
+        "studies/tests/papers/test_figure.py": "",
+        "studies/tests/papers/test_users.py": "from offbeat_studies.papers import figure\nimport offbeat_core.units",
     }
     for name, text in files.items():
         path = tmp_path / name
@@ -37,9 +40,11 @@ def tree(check, tmp_path, monkeypatch):
         path.write_text(text)
     monkeypatch.setattr(check, "ROOT", tmp_path)
     monkeypatch.setattr(check, "TESTS", tmp_path / "tests")
-    monkeypatch.setattr(check, "SOURCES", (tmp_path / "src", tmp_path / "packages/client"))
+    monkeypatch.setattr(check, "STUDIES", tmp_path / "studies")
+    monkeypatch.setattr(check, "SOURCES", (tmp_path / "src", tmp_path / "packages/client", tmp_path / "studies"))
     return lambda *names: {
-        path.relative_to(tmp_path / "tests").as_posix() for path in check.tests_of(tmp_path / name for name in names)
+        path.relative_to(tmp_path).as_posix().removeprefix("tests/")
+        for path in check.tests_of(tmp_path / name for name in names)
     }
 
 
@@ -47,7 +52,9 @@ def test_a_modules_tests_have_its_name_or_import_it(tree):
     assert tree("src/offbeat/runs/record.py") == {
         f"runs/test_{name}.py" for name in ("record", "record_kills", "other")
     }
-    assert tree("packages/client/offbeat_core/units.py") == {"offbeat_core/test_units.py", "test_users.py"}
+    user = "studies/tests/papers/test_users.py"
+    assert tree("packages/client/offbeat_core/units.py") == {"offbeat_core/test_units.py", "test_users.py", user}
+    assert tree("studies/offbeat_studies/papers/figure.py") == {"studies/tests/papers/test_figure.py", user}
 
 
 def test_a_test_module_and_what_tests_share(tree):

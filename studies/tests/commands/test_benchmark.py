@@ -55,6 +55,7 @@ def at_the_end(run):
     return np.interp(fine, seconds, accuracy).mean()
 
 
+@pytest.mark.long
 def test_an_algorithm_of_ones_own_is_tuned_and_placed_beside_others(offbeat, folder, monkeypatch):
     code, out, err = offbeat(*command("fedavg", "rennala", "my.py:Mine"))
     assert (code, err) == (0, "")
@@ -87,6 +88,7 @@ def test_an_algorithm_of_ones_own_is_tuned_and_placed_beside_others(offbeat, fol
     assert "Mine *" in out
 
 
+@pytest.mark.long
 def test_nothing_is_tried_where_nothing_is_to_be_chosen(offbeat, folder):
     world = folder / "taken_over.toml"
     text = Path(WORLD).read_text(encoding="utf-8").replace("without", 'settings_of = "longtail"\nwithout')
@@ -122,6 +124,7 @@ def test_the_rows_are_those_of_the_runs(offbeat, folder):
     assert table["client_seconds"][rows[-1]] == pytest.approx(40.0 * clients, rel=0.05)
 
 
+@pytest.mark.long
 def test_another_algorithm_joins_the_data_that_are_there(offbeat, folder):
     assert offbeat(*command("fedavg"))[0] == 0
     before = {path: path.stat().st_mtime_ns for path in Path("out/tiny_world").glob("fedavg*/*")}
@@ -130,6 +133,7 @@ def test_another_algorithm_joins_the_data_that_are_there(offbeat, folder):
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
+@pytest.mark.long
 def test_published_data_stand_beside_own_ones(offbeat, folder, monkeypatch):
     assert offbeat(*command("fedavg", output="published"))[0] == 0
     monkeypatch.setattr(raw_data, "published", lambda world: raw_data.read(Path("published"), world))
@@ -141,6 +145,7 @@ def test_published_data_stand_beside_own_ones(offbeat, folder, monkeypatch):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends signals")
+@pytest.mark.long
 def test_a_killed_benchmark_resumes_to_the_same_data(offbeat, folder):
     assert offbeat(*command("fedbuff", output="whole"))[0] == 0
     delays = random.Random(5)

@@ -91,6 +91,7 @@ def test_a_missing_scale_is_one_line(experiments, papers):
     assert (code, err) == (2, "offbeat: paper/fig1: no scale medium; choose from quick, full\n")
 
 
+@pytest.mark.long
 def test_a_figure_that_was_stopped_is_one_line(write):
     write(FIGURE, ("virtual_seconds=20.0", "virtual_seconds=1e7"))
     process = subprocess.Popen(
