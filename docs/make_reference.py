@@ -32,7 +32,7 @@ from offbeat.config.server_file import ServiceSection
 PAGE = Path(__file__).with_name("reference.md")
 
 _INTRODUCTION = """\
-<!-- Made by `make reference`; change the descriptions in src/offbeat/config and service/settings.py, not here. -->
+<!-- Made by `make reference`; change the descriptions in the code, not here. -->
 # The experiment file
 
 Every key of an experiment's TOML file, with its allowed values and its default. Paths are relative to the file's

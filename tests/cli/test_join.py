@@ -11,7 +11,7 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.cli import join
 from offbeat.service.client import LocalSGD
-from offbeat.service.client import run as client_run
+from offbeat.service.client import torch_client as client_run
 
 Command = Callable[..., tuple[int, str, str]]
 

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from processes import DEPLOY
 
-from offbeat.service.engine.metrics import Metrics
 from offbeat.service.engine.privacy_status import PrivacyStatus
+from offbeat.service.engine.prometheus_metrics import Metrics
 from offbeat.service.refusal import KINDS
 
 ROOT = DEPLOY.parent

@@ -28,7 +28,7 @@ from torch import Tensor
 from offbeat.cli import main as cli
 from offbeat.service.client import Visit, run_client
 from offbeat.service.engine import service
-from offbeat.service.server import server
+from offbeat.service.server import serving as server
 from offbeat.worlds import serve as serving
 
 __all__ = ["helper_server", "server", "serving"]  # imported before the forks

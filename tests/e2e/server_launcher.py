@@ -13,7 +13,7 @@ import sys
 
 from offbeat.cli import main as cli
 from offbeat.service.engine import service
-from offbeat.service.server import server
+from offbeat.service.server import serving as server
 from offbeat.worlds import serve as serving
 
 __all__ = ["server", "serving"]

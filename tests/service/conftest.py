@@ -19,8 +19,8 @@ from offbeat_core.messages import PROTOCOL
 from offbeat.algorithms import Algorithm, FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.participation_limits import Participation
-from offbeat.service.server.server import Listening, serve
-from offbeat.service.settings import ServerSettings, ServiceSettings
+from offbeat.service.server.serving import Listening, serve
+from offbeat.service.server_settings import ServerSettings, ServiceSettings
 from offbeat.service.updates.update_body import write_dense
 
 PLAN = LocalPlan(steps=2, batch_size=1, lr=0.5)

@@ -18,12 +18,12 @@ from safetensors.torch import load
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.weights import constant
 from offbeat.coordinator import Coordinator
-from offbeat.service.audit.chain import Head
+from offbeat.service.audit.log_head import LogHead
 from offbeat.service.engine.service import Service
 from offbeat.service.engine.start_up import open_engine
 from offbeat.service.engine.update_receiver import UploadRequest
 from offbeat.service.refusal import Refusal
-from offbeat.service.settings import ServerSettings, ServiceSettings
+from offbeat.service.server_settings import ServerSettings, ServiceSettings
 from offbeat.service.store import log_writer
 from offbeat.service.store.store import Store
 from offbeat.service.updates.update_header import UpdateHeader
@@ -47,7 +47,7 @@ def vector_of(client, visit):
 ACCOUNTS = SimpleNamespace(
     examples=SimpleNamespace(check=lambda *_: None, is_known=lambda _: True, of=lambda _: 1),
     check_client=lambda _: None,
-    audit=SimpleNamespace(head=Head()),
+    audit=SimpleNamespace(head=LogHead()),
 )
 
 

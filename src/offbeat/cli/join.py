@@ -63,7 +63,7 @@ def join(
 
     The same command resumes.
     """
-    from offbeat.service.client.run import run_client
+    from offbeat.service.client.torch_client import run_client
     from offbeat.training.accelerator import choose_device
 
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", level=logging.INFO)

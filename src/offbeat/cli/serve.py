@@ -11,7 +11,7 @@ import click
 from offbeat.cli.options import FILE, PATH, SET
 
 if TYPE_CHECKING:
-    from offbeat.service.server.server import Listening
+    from offbeat.service.server.serving import Listening
 
 
 @click.command(epilog="\b\nExample:\n  offbeat serve examples/service/server.toml")

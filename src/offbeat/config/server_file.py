@@ -29,7 +29,7 @@ from offbeat.config.model_sections import ModelSection
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.config.user_paths import UserPath
 from offbeat.early_stop import EarlyStop
-from offbeat.service.settings import FIXED, ServerSettings, ServiceSettings
+from offbeat.service.server_settings import FIXED, ServerSettings, ServiceSettings
 from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
 

@@ -21,8 +21,8 @@ from offbeat.config.import_path import is_import_path
 from offbeat.config.server_file import ServerFile
 from offbeat.coordinator import Coordinator
 from offbeat.service.engine.privacy_status import PrivacySettings
-from offbeat.service.server.server import Listening, serve
-from offbeat.service.settings import ServerSettings
+from offbeat.service.server.serving import Listening, serve
+from offbeat.service.server_settings import ServerSettings
 from offbeat.service.store.model_files import Layout
 from offbeat.training.default_metrics import default_metrics
 from offbeat.worlds.buffer_wrappers import wrap_buffer

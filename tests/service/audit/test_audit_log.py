@@ -11,7 +11,7 @@ import torch
 from offbeat_core.errors import OffbeatError
 from offbeat_core.tokens import token_hash
 
-from offbeat.service.audit.chain import Head
+from offbeat.service.audit.log_head import LogHead
 from offbeat.service.audit.verification import entries, verify
 from offbeat.service.refusal import KINDS
 from offbeat.service.store.backup import back_up
@@ -31,7 +31,7 @@ def token_id(token):
 
 def receipt_head(peer):
     """Upload an update; return the head in the answer."""
-    return Head.parse(peer.put(peer.check_in(), body_of(ONES)).json()["audit_head"])
+    return LogHead.parse(peer.put(peer.check_in(), body_of(ONES)).json()["audit_head"])
 
 
 def test_settings_may_be_infinite(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 from offbeat_core.messages import PROTOCOL
 
-from offbeat.service.audit.chain import Head
+from offbeat.service.audit.log_head import LogHead
 from offbeat.service.audit.verification import entries, verify
 from tests.e2e.server_process import Launcher, Server, until
 
@@ -19,7 +19,7 @@ KILLS = 6
 def test_a_killed_server_leaves_a_chain_with_all_that_was_answered(tmp_path: Path) -> None:
     numbers = random.Random(5)
     enrolled: set[int] = set()
-    heads: list[Head] = []
+    heads: list[LogHead] = []
 
     def enrol(url: str, token: str) -> None:
         with httpx.Client(

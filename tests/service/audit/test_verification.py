@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from offbeat_core.errors import OffbeatError
 
-from offbeat.service.audit.chain import Head
+from offbeat.service.audit.log_head import LogHead
 from offbeat.service.audit.verification import entries, read_heads, verify
 from offbeat.service.store.database import open_database
 
@@ -22,7 +22,7 @@ def write(folder, kinds):
         for number, kind in enumerate(kinds, start=1):
             text = json.dumps({"number": number, "at": "2026-01-01T00:00:00+00:00", "kind": kind})
             digest = hashlib.sha256(digest + text.encode()).digest()
-            heads.append(Head(number, digest.hex()))
+            heads.append(LogHead(number, digest.hex()))
             database.execute("INSERT INTO audit VALUES (?, ?, ?)", (number, text, digest.hex()))
     return heads
 
@@ -116,7 +116,7 @@ def test_wrong_folders_heads_and_files_are_refused(folder, heads, tmp_path):
         verify(tmp_path / "nothing")
     for text in ("", "17", f"17:{'A' * 64}", f"-1:{'a' * 64}", f"1:{'a' * 64}\n", f"{'1' * 40}:{'a' * 64}"):
         with pytest.raises(OffbeatError, match="is not a head"):
-            Head.parse(text)
+            LogHead.parse(text)
     with pytest.raises(OffbeatError, match="cannot read"):
         read_heads(tmp_path / "missing")
     file = tmp_path / "audit-heads"

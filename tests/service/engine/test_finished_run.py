@@ -9,9 +9,9 @@ import pytest
 from offbeat.algorithms import FedAvg, FedBuff
 from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop
-from offbeat.service.live.state import live_state
+from offbeat.service.live.live_state import live_state
 from offbeat.service.server import stopped_server
-from offbeat.service.settings import ServerSettings
+from offbeat.service.server_settings import ServerSettings
 from tests.service.conftest import Peer, Served, running
 from tests.service.http_client import ONES, until
 

@@ -5,7 +5,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.requests import ClientDisconnect
 
-from offbeat.service.engine.metrics import Metrics
+from offbeat.service.engine.prometheus_metrics import Metrics
 from offbeat.service.http.error_answers import add_error_answers
 from offbeat.service.refusal import Refusal
 

@@ -28,7 +28,7 @@ from offbeat.algorithms import Algorithm, FedBuff
 from offbeat.algorithms.components.buffers.secret import secret
 from offbeat.coordinator.participation_limits import Participation
 from offbeat.service.engine.privacy_status import PrivacySettings
-from offbeat.service.masked.helper_connection import Answer, Facts
+from offbeat.service.masked.helper_connection import HelperAnswer, HelperFacts
 from offbeat.service.masked.helper_protocol import HelperRefusedError
 from tests.offbeat_private.helper.conftest import KEYS, enrol_clients
 from tests.service.conftest import LENGTH, Peer, Served
@@ -55,12 +55,12 @@ class InProcessHelper:
         self.asked: list[tuple[int, list[bytes]]] = []  # batches
         self.answered: Callable[[int, NDArray[np.uint32]], NDArray[np.uint32]] = lambda _, words: words
 
-    def facts(self) -> Facts:
+    def facts(self) -> HelperFacts:
         self._reach()
         facts = self.helper.facts()
-        return Facts(self.terms.run, self.terms.digest, facts.epoch, facts.epoch_key, facts.head, facts.signature)
+        return HelperFacts(self.terms.run, self.terms.digest, facts.epoch, facts.epoch_key, facts.head, facts.signature)
 
-    def open(self, number: int, records: Sequence[bytes]) -> Answer:
+    def open(self, number: int, records: Sequence[bytes]) -> HelperAnswer:
         self._reach()
         self.asked.append((number, sorted(records)))
         try:
@@ -68,7 +68,7 @@ class InProcessHelper:
         except HelperRefusal as refusal:
             raise HelperRefusedError(refusal.kind, refusal.detail, refusal.client) from None
         words = np.frombuffer(answer.path.read_bytes(), "<u4").astype(np.uint32)
-        return Answer(self.answered(number, words), answer.head, answer.signature)
+        return HelperAnswer(self.answered(number, words), answer.head, answer.signature)
 
     def _reach(self) -> None:
         if not self.is_reachable:

@@ -13,7 +13,7 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.cli.main import app
 from offbeat.coordinator.sealed_sums import SealedSums
-from offbeat.service.engine.checkpoint import CheckpointWriter
+from offbeat.service.engine.server_checkpoint import CheckpointWriter
 from offbeat.service.masked.helper_protocol import HelperRefusedError
 from offbeat.service.store.log_writer import LogWriter
 from tests.service.conftest import LENGTH

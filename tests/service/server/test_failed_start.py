@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 
 from offbeat.algorithms import FedAsync
 from offbeat.service.engine import start_up
-from offbeat.service.server import server as server_module
+from offbeat.service.server import serving as server_module
 from offbeat.service.store import store as store_module
 from tests.service.conftest import running
 

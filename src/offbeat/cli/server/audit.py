@@ -23,9 +23,9 @@ def verify(folder: Path, texts: tuple[str, ...], files: tuple[Path, ...]) -> Non
     Only a head shows that the last entries were removed, or that the whole log was written anew.
     """
     from offbeat.service.audit import verification
-    from offbeat.service.audit.chain import Head
+    from offbeat.service.audit.log_head import LogHead
 
-    heads = [Head.parse(text) for text in texts]
+    heads = [LogHead.parse(text) for text in texts]
     for file in files:
         heads += verification.read_heads(file)
     head = verification.verify(folder, heads)

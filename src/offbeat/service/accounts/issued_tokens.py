@@ -7,8 +7,8 @@ from offbeat_core.tokens import new_token, token_hash
 
 from offbeat.service.accounts.account import PREFIXES, Account, Kind
 from offbeat.service.audit.audit_log import AuditLog
-from offbeat.service.messages import ListedToken
 from offbeat.service.refusal import Refusal
+from offbeat.service.server_messages import ListedToken
 from offbeat.service.store.database import other_tokens
 from offbeat.service.store.log_writer import LogWriter
 

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from offbeat_core.serving.console_log import event
 
-from offbeat.service.audit.chain import Head, entry_text
+from offbeat.service.audit.log_head import LogHead, entry_text
 from offbeat.service.store.database import audit
 from offbeat.service.store.log_writer import LogWriter
 
@@ -37,7 +37,7 @@ class AuditLog:
         self._counts: dict[str, Counter[str]] = {}  # by the kind of entry
         with database.connect() as connection:
             last = connection.execute(sa.select(audit).order_by(audit.c.number.desc()).limit(1)).one_or_none()
-        self.head = self._entered = Head() if last is None else Head(last.number, last.digest)
+        self.head = self._entered = LogHead() if last is None else LogHead(last.number, last.digest)
 
     def add(self, kind: str, *changes: sa.Executable, **facts: Any) -> None:
         """Enter an entry, and the changes of the database that it reports.
@@ -72,5 +72,5 @@ class AuditLog:
             await asyncio.sleep(COUNT_SECONDS)
             self.flush()
 
-    def _set_head(self, head: Head) -> None:
+    def _set_head(self, head: LogHead) -> None:
         self.head = head

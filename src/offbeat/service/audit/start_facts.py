@@ -4,7 +4,7 @@ import math
 from importlib import metadata
 from typing import Any
 
-from offbeat.service.settings import ServerSettings, ServiceSettings
+from offbeat.service.server_settings import ServerSettings, ServiceSettings
 
 
 def start_facts(settings: ServerSettings) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from offbeat_core.errors import OffbeatError
 
-from offbeat.service.audit.chain import Head
+from offbeat.service.audit.log_head import LogHead
 from offbeat.service.store.read_only import open_read_only
 
 
@@ -26,7 +26,7 @@ def entries(folder: Path) -> Iterator[dict[str, Any]]:
         yield entry
 
 
-def verify(folder: Path, heads: Sequence[Head] = ()) -> Head:
+def verify(folder: Path, heads: Sequence[LogHead] = ()) -> LogHead:
     """Check a folder's audit log; return its head.
 
     Args:
@@ -37,7 +37,7 @@ def verify(folder: Path, heads: Sequence[Head] = ()) -> Head:
         OffbeatError: The chain is broken, or does not contain one of the heads.
     """
     wanted = sorted(heads, key=lambda head: head.number, reverse=True)
-    head = Head()
+    head = LogHead()
     for number, text, digest in _rows(folder):
         if number != head.number + 1:
             raise OffbeatError(f"the audit log in {folder} was changed: entry {head.number + 1} was removed")
@@ -58,7 +58,7 @@ def verify(folder: Path, heads: Sequence[Head] = ()) -> Head:
     return head
 
 
-def read_heads(path: Path) -> list[Head]:
+def read_heads(path: Path) -> list[LogHead]:
     """Return the heads in a client's file ``audit-heads``.
 
     A kill may have left part of a line, which is left out.
@@ -67,7 +67,7 @@ def read_heads(path: Path) -> list[Head]:
         text = path.read_text(encoding="ascii", errors="replace")
     except OSError as error:
         raise OffbeatError(f"cannot read {path}: {error.strerror}") from None
-    heads = [Head.parse(found) for found in re.findall(r"^[0-9]{1,18}:[0-9a-f]{64}$", text, re.MULTILINE)]
+    heads = [LogHead.parse(found) for found in re.findall(r"^[0-9]{1,18}:[0-9a-f]{64}$", text, re.MULTILINE)]
     if not heads:
         raise OffbeatError(f"{path} does not hold a head: name the file audit-heads in a client's folder")
     return heads

@@ -7,6 +7,6 @@ it resumes after a kill or a broken connection.
 from offbeat_client.visit import Client, Evaluate, Fit, Fitted, Visit
 
 from offbeat.service.client.local_sgd import LocalSGD
-from offbeat.service.client.run import run_client
+from offbeat.service.client.torch_client import run_client
 
 __all__ = ["Client", "Evaluate", "Fit", "Fitted", "LocalSGD", "Visit", "run_client"]

@@ -3,8 +3,8 @@
 import asyncio
 from contextlib import suppress
 
-from offbeat.service.engine.checkpoint import CheckpointWriter
 from offbeat.service.engine.engine import Engine
+from offbeat.service.engine.server_checkpoint import CheckpointWriter
 from offbeat.service.refusal import Refusal
 
 _MAX_SHARE = 0.05  # of the time that goes into checkpoints

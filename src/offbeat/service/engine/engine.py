@@ -21,7 +21,7 @@ from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.engine.update_intake import UpdateIntake, known_visit
 from offbeat.service.engine.version_publisher import VersionPublisher
 from offbeat.service.engine.waiting_clients import WaitingClients, WorkFuture
-from offbeat.service.masked.shares import Shares
+from offbeat.service.masked.masked_shares import MaskedShares
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.disk import Disk
 from offbeat.service.store.log_writer import LogWriter
@@ -70,7 +70,7 @@ class Engine:
         disk: Disk,
         history: UploadHistory,
         tally: ClientTally,
-        shares: Shares | None = None,
+        shares: MaskedShares | None = None,
     ) -> None:
         self.run = run
         self.coordinator = run.coordinator

@@ -10,7 +10,7 @@ from offbeat_private.terms import Terms
 
 from offbeat.coordinator import Coordinator
 from offbeat.service.masked.helper_protocol import MaskHelper
-from offbeat.service.masked.shares import Shares
+from offbeat.service.masked.masked_shares import MaskedShares
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def is_without_clients(coordinator: Coordinator) -> bool:
     return not any(participation.allows(client, algorithm) for client in range(coordinator.clients))
 
 
-def privacy_status(settings: PrivacySettings, coordinator: Coordinator, shares: Shares | None) -> PrivacyStatus:
+def privacy_status(settings: PrivacySettings, coordinator: Coordinator, shares: MaskedShares | None) -> PrivacyStatus:
     """Return the status of a run with limits on participation."""
     participation, algorithm = coordinator.participation, coordinator.algorithm
     assert participation is not None

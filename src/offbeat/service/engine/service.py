@@ -16,13 +16,13 @@ from offbeat.service.accounts.declared_examples import within_share
 from offbeat.service.accounts.request_rate import RequestRate
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluations
 from offbeat.service.engine.engine import Engine
-from offbeat.service.engine.metrics import Metrics
 from offbeat.service.engine.privacy_status import is_without_clients, privacy_status
+from offbeat.service.engine.prometheus_metrics import Metrics
 from offbeat.service.engine.run_control import RunControl
 from offbeat.service.engine.update_receiver import UpdateReceiver, UploadRequest
-from offbeat.service.messages import ClientPage, Status, receipt_message, visit_message
 from offbeat.service.refusal import Refusal
-from offbeat.service.settings import ServerSettings
+from offbeat.service.server_messages import ClientPage, Status, receipt_message, visit_message
+from offbeat.service.server_settings import ServerSettings
 from offbeat.service.tally.listed_client import listed_client
 from offbeat.service.updates.uploads import Uploads
 

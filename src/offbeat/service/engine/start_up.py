@@ -14,11 +14,11 @@ from offbeat_private.terms import Terms
 from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluations, ClientEvaluationSettings
-from offbeat.service.engine.checkpoint import CheckpointWriter, LoadedCheckpoint, load_checkpoint
 from offbeat.service.engine.engine import Engine
-from offbeat.service.engine.evaluation import delete_links
+from offbeat.service.engine.evaluation_queue import delete_links
 from offbeat.service.engine.live_run import LiveRun
-from offbeat.service.masked.shares import Shares
+from offbeat.service.engine.server_checkpoint import CheckpointWriter, LoadedCheckpoint, load_checkpoint
+from offbeat.service.masked.masked_shares import MaskedShares
 from offbeat.service.store.call_records import call_of, vector_of
 from offbeat.service.store.database import LogRecord, meta
 from offbeat.service.store.disk import Disk
@@ -85,7 +85,7 @@ async def open_engine(
         clock=clock,
         history=loaded.run_history,
     )
-    shares = None if terms is None else Shares(terms, coordinator, models, loaded.history.keys)
+    shares = None if terms is None else MaskedShares(terms, coordinator, models, loaded.history.keys)
     async with AsyncExitStack() as unless_started:
         log_writer = LogWriter(store.database, number, disk, failed)
         unless_started.push_async_callback(log_writer.close)

@@ -7,7 +7,7 @@ from offbeat_core.local_plan import normaliser
 
 from offbeat.coordinator.calls import Assignment, Receipt, Unknown
 from offbeat.service.engine.live_run import LiveRun
-from offbeat.service.masked.shares import Shares
+from offbeat.service.masked.masked_shares import MaskedShares
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.call_records import DiscardedUpdate
 from offbeat.service.store.model_files import ModelFiles
@@ -35,7 +35,7 @@ class UpdateIntake:
     """
 
     def __init__(
-        self, run: LiveRun, models: ModelFiles, segments: Segments, digests: Digests, shares: Shares | None
+        self, run: LiveRun, models: ModelFiles, segments: Segments, digests: Digests, shares: MaskedShares | None
     ) -> None:
         self._run = run
         self._coordinator = run.coordinator

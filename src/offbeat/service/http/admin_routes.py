@@ -3,7 +3,7 @@
 from fastapi import FastAPI
 from fastapi.responses import Response
 
-from offbeat.service import messages
+from offbeat.service import server_messages
 from offbeat.service.accounts.issued_tokens import token_id as id_of
 from offbeat.service.engine.service import Service
 from offbeat.service.http.request_parts import Admin, Number
@@ -14,30 +14,30 @@ def add_admin_routes(app: FastAPI, service: Service) -> None:
     issued, log_writer = service.accounts.issued, service.engine.log_writer
 
     @app.get("/v1/status")
-    async def status(_: Admin) -> messages.Status:
+    async def status(_: Admin) -> server_messages.Status:
         """Return the progress of the run."""
         status = service.status()
         await log_writer.wait_until_durable()
         return status
 
     @app.post("/v1/enrolment-tokens", status_code=201)
-    async def make_token(_: Admin, wanted: messages.NewEnrolmentToken) -> messages.MadeToken:
+    async def make_token(_: Admin, wanted: server_messages.NewEnrolmentToken) -> server_messages.MadeToken:
         """Make a token that lets clients enrol."""
         token = issued.make("enrolment", uses=wanted.uses, seconds=wanted.expires_seconds, name=wanted.name)
         await log_writer.wait_until_durable()
-        return messages.MadeToken(token=token, id=id_of(token))
+        return server_messages.MadeToken(token=token, id=id_of(token))
 
     @app.post("/v1/admin-tokens", status_code=201)
-    async def make_admin_token(_: Admin, wanted: messages.NewAdminToken) -> messages.MadeToken:
+    async def make_admin_token(_: Admin, wanted: server_messages.NewAdminToken) -> server_messages.MadeToken:
         """Make a token for an admin."""
         token = issued.make("admin", seconds=wanted.expires_seconds, name=wanted.name)
         await log_writer.wait_until_durable()
-        return messages.MadeToken(token=token, id=id_of(token))
+        return server_messages.MadeToken(token=token, id=id_of(token))
 
     @app.get("/v1/tokens")
-    async def tokens(_: Admin) -> messages.Tokens:
+    async def tokens(_: Admin) -> server_messages.Tokens:
         """List all enrolment and admin tokens."""
-        listed = messages.Tokens(tokens=issued.infos())
+        listed = server_messages.Tokens(tokens=issued.infos())
         await log_writer.wait_until_durable()
         return listed
 

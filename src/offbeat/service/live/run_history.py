@@ -14,7 +14,7 @@ MOST_EVALUATIONS = 2048
 _EXACT_BITS = 6  # staleness of 2⁶ or more is rounded down to its six highest bits
 
 
-class Point(NamedTuple):
+class MadeVersion(NamedTuple):
     """A version and the time when it was made."""
 
     number: int  # of the entry in the history
@@ -30,7 +30,7 @@ class Evaluated(NamedTuple):
     values: dict[str, float]
 
 
-T = TypeVar("T", Point, Evaluated)
+T = TypeVar("T", MadeVersion, Evaluated)
 
 
 class RunHistory:
@@ -51,7 +51,7 @@ class RunHistory:
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
         self.number = 0
-        self.versions: list[Point] = []
+        self.versions: list[MadeVersion] = []
         self.evaluations: list[Evaluated] = []
         self.staleness: dict[int, int] = {}
         self._stride = 1  # every so many versions are kept
@@ -59,7 +59,7 @@ class RunHistory:
         if state is not None:
             self._stride, self._last_version = state["stride"], state["last_version"]
             self.staleness = dict(map(tuple, state["staleness"]))
-            self.versions = [Point(self._next(), seconds, version) for seconds, version in state["versions"]]
+            self.versions = [MadeVersion(self._next(), seconds, version) for seconds, version in state["versions"]]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the history without the evaluations, as plain values.
@@ -88,7 +88,7 @@ class RunHistory:
     def _add_version(self, seconds: float, version: int) -> None:
         if version % self._stride:
             return
-        self.versions.append(Point(self._next(), seconds, version))
+        self.versions.append(MadeVersion(self._next(), seconds, version))
         if len(self.versions) > MOST_VERSIONS:
             self._stride *= 2
             self.versions = [point for point in self.versions if point.version % self._stride == 0]

@@ -30,7 +30,7 @@ _Hex64 = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 _Hex100 = Annotated[str, Field(pattern=r"^[0-9a-f]{200}$")]
 
 
-class Facts(NamedTuple):
+class HelperFacts(NamedTuple):
     """The helper's state for clients; nothing of it is verified yet."""
 
     run: bytes  # 16
@@ -41,7 +41,7 @@ class Facts(NamedTuple):
     signature: bytes  # of the head, 64
 
 
-class Answer(NamedTuple):
+class HelperAnswer(NamedTuple):
     """The answer to a batch: the sum of its masks minus the noise."""
 
     words: NDArray[np.uint32]  # (d,)
@@ -99,7 +99,7 @@ class HelperConnection:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self._http.close()
 
-    def facts(self) -> Facts:
+    def facts(self) -> HelperFacts:
         """Return the helper's state."""
         with self._stream("GET", "/v1/helper") as response:
             content = _read(response, _LARGEST_PROBLEM)
@@ -108,7 +108,7 @@ class HelperConnection:
         except ValidationError:
             remedy = other_program(response, content)
             raise OffbeatError(f"{self.url} did not answer as a helper does: {remedy}") from None
-        return Facts(
+        return HelperFacts(
             bytes.fromhex(facts.run),
             bytes.fromhex(facts.terms),
             facts.epoch,
@@ -117,14 +117,14 @@ class HelperConnection:
             bytes.fromhex(facts.head_signature),
         )
 
-    def open(self, number: int, records: Sequence[bytes]) -> Answer:
+    def open(self, number: int, records: Sequence[bytes]) -> HelperAnswer:
         """Return the answer to a batch of share records."""
         with self._stream("POST", f"/v1/batches/{number}", b"".join(records)) as response:
             content = _read(response, 4 * self._length)
             head, signature = _head(response)
         if len(content) != 4 * self._length or head.number != number:
             raise UnreachableError(f"{self.url} sent {len(content)} bytes for batch {number}: ask again")
-        return Answer(np.frombuffer(content, "<u4").astype(np.uint32, copy=False), head, signature)
+        return HelperAnswer(np.frombuffer(content, "<u4").astype(np.uint32, copy=False), head, signature)
 
     @contextmanager
     def _stream(self, method: str, path: str, content: bytes | None = None) -> Generator[httpx.Response]:

@@ -20,7 +20,7 @@ from offbeat.algorithms.components import ClosedBuffer
 from offbeat.algorithms.components.buffers.secret import SecretSum
 from offbeat.service.engine.engine import Engine
 from offbeat.service.masked.helper_protocol import HelperAnswer, HelperRefusedError, MaskHelper
-from offbeat.service.masked.shares import Shares
+from offbeat.service.masked.masked_shares import MaskedShares
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.update_body import StoredUpdate
 
@@ -62,7 +62,7 @@ class SumOpener:
         assert isinstance(engine.coordinator.algorithm.buffer, SecretSum)
         self._engine = engine
         self._buffer = engine.coordinator.algorithm.buffer
-        self._shares: Shares = engine.shares
+        self._shares: MaskedShares = engine.shares
         self._helper = helper
         self._folder = folder
         self._needs_facts = True

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from offbeat.algorithms import FedAsync, FedAvg, FedBuff
-from offbeat.service.live.state import live_state
-from offbeat.service.settings import ServerSettings
+from offbeat.service.live.live_state import live_state
+from offbeat.service.server_settings import ServerSettings
 from tests.algorithms.test_whole_contract import FedPlain
 from tests.service.conftest import running
 from tests.service.http_client import ONES

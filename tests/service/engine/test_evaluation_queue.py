@@ -13,7 +13,7 @@ from offbeat.config.model_sections import SoftmaxSection
 from offbeat.data import load_dataset
 from offbeat.early_stop import EarlyStop
 from offbeat.service.audit.verification import entries
-from offbeat.service.engine.evaluation import EvaluationQueue
+from offbeat.service.engine.evaluation_queue import EvaluationQueue
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.training.evaluation import Evaluator
 from offbeat.worlds.workload import build_model, build_objective

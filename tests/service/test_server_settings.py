@@ -4,7 +4,7 @@ import pytest
 
 from offbeat.config.server_file import ServiceSection
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluationSettings
-from offbeat.service.settings import ServerSettings, ServiceSettings
+from offbeat.service.server_settings import ServerSettings, ServiceSettings
 
 
 def test_keys_that_fix_the_run_are_marked():

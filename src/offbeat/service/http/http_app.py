@@ -9,7 +9,7 @@ from offbeat_core.serving.connections import Connections, CountedRequests
 from offbeat_core.serving.http_server import UnreadBody
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from offbeat.service.engine.metrics import Metrics
+from offbeat.service.engine.prometheus_metrics import Metrics
 from offbeat.service.engine.service import Service
 from offbeat.service.http.admin_routes import add_admin_routes
 from offbeat.service.http.body_limit import BodyLimit

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from offbeat.service.engine.metrics import Metrics
-from offbeat.service.http.app import RequestTimer
+from offbeat.service.engine.prometheus_metrics import Metrics
+from offbeat.service.http.http_app import RequestTimer
 from tests.service.conftest import body_of
 from tests.service.http_client import ONES, ask, begin_upload, check_progress, kind_of, line, snapshot
 

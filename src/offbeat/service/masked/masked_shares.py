@@ -19,7 +19,7 @@ from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.updates.update_header import ShareHeader
 
 
-class Shares:
+class MaskedShares:
     """The shares of a run.
 
     Args:

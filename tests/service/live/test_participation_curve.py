@@ -1,6 +1,6 @@
 import pytest
 
-from offbeat.service.live.participation import participation
+from offbeat.service.live.participation_curve import participation
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 from offbeat.service.client_evaluation.evaluation_round import MetricStatistics, RoundSummary
-from offbeat.service.engine.metrics import Metrics
+from offbeat.service.engine.prometheus_metrics import Metrics
 
 
 def test_metrics_are_text_with_labels_and_servers_do_not_share_them():

@@ -28,20 +28,20 @@ from offbeat.service.accounts.account import Kind
 from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.accounts.issued_tokens import IN_FOLDER
 from offbeat.service.audit.start_facts import start_facts
-from offbeat.service.engine.checkpoint import CheckpointWriter
 from offbeat.service.engine.checkpoint_schedule import CheckpointSchedule
 from offbeat.service.engine.engine import Engine
-from offbeat.service.engine.evaluation import EvaluationQueue
+from offbeat.service.engine.evaluation_queue import EvaluationQueue
 from offbeat.service.engine.lease_timer import LeaseTimer
+from offbeat.service.engine.server_checkpoint import CheckpointWriter
 from offbeat.service.engine.service import Service
 from offbeat.service.engine.start_up import open_engine
-from offbeat.service.http.app import make_app
-from offbeat.service.live.state import live_state
+from offbeat.service.http.http_app import make_app
+from offbeat.service.live.live_state import live_state
 from offbeat.service.live.viewers import Viewers
 from offbeat.service.masked.sum_opener import SumOpener
 from offbeat.service.refusal import Refusal
 from offbeat.service.server.addresses import local_host, public_host, write_address
-from offbeat.service.settings import ServerSettings
+from offbeat.service.server_settings import ServerSettings
 from offbeat.service.store.model_files import Layout
 from offbeat.service.store.store import Store
 from offbeat.service.updates.uploads import Uploads

@@ -10,7 +10,7 @@ from offbeat_core.errors import OffbeatError
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class LogHead:
     """The end of a chain: its number of entries, and the last digest.
 
     A digest is SHA-256 of the digest before it, as 32 bytes, and the entry's text. Before the first entry there are 32

@@ -7,8 +7,8 @@ from typing import Any
 from offbeat.algorithms.components import Algorithm
 from offbeat.coordinator.calls import Assignment
 from offbeat.service.engine.service import Service
-from offbeat.service.live.participation import participation
-from offbeat.service.settings import ServerSettings
+from offbeat.service.live.participation_curve import participation
+from offbeat.service.server_settings import ServerSettings
 
 _MOST_VISITS = 20
 
