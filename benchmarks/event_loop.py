@@ -25,7 +25,7 @@ from torch.nn.functional import mse_loss
 
 from offbeat.algorithms import FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator
-from offbeat.garbage_collection import rare_garbage_collection
+from offbeat.memory import rare_garbage_collection
 from offbeat.population.availability import Always
 from offbeat.population.devices.client_devices import ConstantLink, Devices
 from offbeat.simulation.simulator import Simulation

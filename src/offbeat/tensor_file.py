@@ -1,15 +1,20 @@
-"""Safetensors files, written from tensors as they lie in memory.
+"""Safetensors files, written from tensors in memory, and states in such files.
 
-No copy is made, however large the tensors are.
+A state's plain values are JSON in a tensor of bytes.
 """
 
 import json
 import struct
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
+from offbeat_core.files import durable_file
+from safetensors import safe_open
 from torch import Tensor
+
+from offbeat.checkpoint_values import BROKEN, FORMAT, PLAIN, broken, read_values
 
 _PREFIX = struct.Struct("<Q")  # the file begins with the size of its JSON
 _NAMES = {
@@ -43,3 +48,26 @@ def write_tensors(file: BinaryIO, tensors: Mapping[str, Tensor], metadata: Mappi
     file.write(_PREFIX.pack(len(text)) + text)
     for _, tensor in ordered:
         file.write(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+
+
+def write_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
+    """Write a flat dict of tensors and plain values, durably.
+
+    A kill during the call leaves the old state or the new one.
+    """
+    tensors = {key: value for key, value in state.items() if isinstance(value, Tensor)}
+    plain = json.dumps({key: value for key, value in state.items() if key not in tensors}).encode()
+    tensors[PLAIN] = torch.frombuffer(bytearray(plain), dtype=torch.uint8)
+    with durable_file(path) as file:
+        write_tensors(file, tensors, {"format": FORMAT})
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Return the state in a checkpoint; tuples become lists."""
+    values = read_values(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = set(file.keys()) - {PLAIN}
+            return {name: file.get_tensor(name) for name in sorted(names)} | values
+    except BROKEN:
+        raise broken(path) from None

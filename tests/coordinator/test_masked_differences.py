@@ -7,8 +7,8 @@ import torch
 
 from offbeat.algorithms import MIFA, FedLaAvg
 from offbeat.algorithms.components.buffers.secret import secret
-from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator.participation_limits import Participation
+from offbeat.tensor_file import read_checkpoint, write_checkpoint
 from tests.coordinator.conftest import CLIENTS, LENGTH, everybody_present, make
 
 STEP = 0.1

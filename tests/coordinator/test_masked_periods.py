@@ -8,8 +8,8 @@ import torch
 from offbeat.algorithms import AsyncCommSGD, FedLuck
 from offbeat.algorithms.components.buffers.secret import secret
 from offbeat.algorithms.components.schedules.patterns import imbalanced, random
-from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator.participation_limits import Participation
+from offbeat.tensor_file import read_checkpoint, write_checkpoint
 from tests.coordinator.conftest import CLIENTS, LENGTH, everybody_present, make
 
 LEAST = 2

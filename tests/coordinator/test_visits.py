@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbeat.algorithms import LocalPlan
-from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator.calls import Assignment, Receipt
 from offbeat.coordinator.states import VisitCall, VisitState
 from offbeat.coordinator.visit_plans import VisitPlans
 from offbeat.coordinator.visits import VisitTable
+from offbeat.tensor_file import read_checkpoint, write_checkpoint
 
 LOCAL = LocalPlan(steps=2, batch_size=1, lr=0.1)
 OTHER = LocalPlan(steps=3, batch_size=1, lr=(0.1, 0.2, 0.3))

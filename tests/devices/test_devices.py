@@ -14,12 +14,12 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import FedBuff, FedLaAvg, LocalPlan, Port
-from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.population.availability import Always
 from offbeat.population.devices.client_devices import ConstantLink, Devices
 from offbeat.simulation.simulator import Simulation
 from offbeat.simulation.totals import Stop
+from offbeat.tensor_file import read_checkpoint, write_checkpoint
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.fit_check import check_fit
 from offbeat.training.flat_model import FlatModel

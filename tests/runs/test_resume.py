@@ -7,10 +7,10 @@ import pytest
 import tomli_w
 from offbeat_core.errors import OffbeatError
 
-from offbeat.checkpoint import write_checkpoint
 from offbeat.runs.resume import check_settings, check_versions, has_settings
 from offbeat.runs.writer import RunWriter
 from offbeat.simulation.totals import Evaluation
+from offbeat.tensor_file import write_checkpoint
 from tests.runs.conftest import error_line
 
 CONFIG = {"seeds": [7], "algorithms": {"mine": {}}, "local": {"lr": 1 / 3}}

@@ -9,7 +9,6 @@ import torch
 from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms.components import WrongStepError
-from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.runs import run as run_module
 from offbeat.runs import writer as run_writer
 from offbeat.runs.directory import read, read_labels
@@ -17,6 +16,7 @@ from offbeat.runs.interruption import InterruptedRunError
 from offbeat.runs.run import RunTask, carry_out
 from offbeat.runs.writer import RunWriter
 from offbeat.simulation.training_queue import DivergedError
+from offbeat.tensor_file import read_checkpoint, write_checkpoint
 from offbeat.worlds.population import build_population
 
 LABELS = ["fedavg", "fedasync", "fedbuff"]

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from offbeat.algorithms import FedBuff, LocalPlan
-from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.population.availability import Always, Intervals
 from offbeat.population.devices.bandwidth_traces import Trace
 from offbeat.population.devices.client_devices import ConstantLink, Devices, TraceLink
 from offbeat.simulation.simulator import Simulation
 from offbeat.simulation.totals import Stop
+from offbeat.tensor_file import read_checkpoint, write_checkpoint
 from offbeat.training.trainers.backend import Result, result_vector
 
 # When four clients are online.

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.simulation.events import Kind
 from offbeat.simulation.simulated_visit import SimulatedVisit, visits_from_state, visits_state
 from offbeat.simulation.training_queue import TrainingQueue
+from offbeat.tensor_file import read_checkpoint, write_checkpoint
 from offbeat.training.trainers.backend import Job, Result
 from tests.simulation.conftest import RecordingTrainer, local_plan, one_by_one
 

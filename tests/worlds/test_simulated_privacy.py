@@ -13,9 +13,9 @@ from offbeat_private.noise.noise_rows import NoiseSource
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.buffers.noisy_sum import NoisySum
 from offbeat.algorithms.components.buffers.secret import SecretSum
-from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.simulation.masked_updates import MaskedUpdates
+from offbeat.tensor_file import read_checkpoint, write_checkpoint
 from offbeat.worlds.simulated_privacy import _open_sum, protect
 from tests.worlds.private_simulations import FEDBUFF, MASKED, finished
 

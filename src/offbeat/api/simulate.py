@@ -28,7 +28,7 @@ from offbeat.config.experiment_sections import metric_name
 from offbeat.config.given import Given
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_examples import Collate
-from offbeat.garbage_collection import rare_garbage_collection
+from offbeat.memory import rare_garbage_collection
 from offbeat.runs.directory import EVENTS
 from offbeat.runs.package_versions import versions as versions_of
 from offbeat.runs.progress import Progress

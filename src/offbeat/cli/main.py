@@ -16,7 +16,7 @@ from offbeat.cli.privacy import privacy
 from offbeat.cli.server.server import server
 from offbeat.cli.sweep import sweep
 from offbeat.cli.tracking import track
-from offbeat.out_of_memory import is_out_of_memory
+from offbeat.memory import is_out_of_memory
 from offbeat.runs.interruption import InterruptedRunError
 
 

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from offbeat.algorithms import Algorithm, LocalPlan, Update
 from offbeat.algorithms.components import Vector
-from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator.algorithm_checks import (
     FaultError,
     answered,
@@ -25,6 +24,7 @@ from offbeat.coordinator.algorithm_checks import (
 )
 from offbeat.coordinator.calls import Assignment
 from offbeat.coordinator.coordinator import Coordinator
+from offbeat.tensor_file import read_checkpoint, write_checkpoint
 
 _LEASE_SECONDS = 10.0
 _KINDS = ("assign",) * 4 + ("arrive",) * 6 + ("drop", "duplicate", "lapse", "tick", "restart")

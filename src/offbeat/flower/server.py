@@ -19,10 +19,10 @@ from offbeat_core.files import write_durably
 from torch import Tensor, nn
 
 from offbeat.algorithms import Algorithm, LocalPlan
-from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.flower.grid_run import GridRun
 from offbeat.flower.model_arrays import ModelArrays
+from offbeat.tensor_file import read_checkpoint, write_checkpoint
 
 
 class SavedRun:

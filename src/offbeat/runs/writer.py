@@ -11,13 +11,13 @@ from offbeat_core.files import sync_file, sync_folder, write_durably
 from safetensors.torch import save
 from torch import Tensor
 
-from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.runs import directory as run_directory
 from offbeat.runs.parquet_chunks import ChunkedTable
 from offbeat.runs.provenance import provenance
 from offbeat.runs.resume import check_chunks, check_settings, check_versions
 from offbeat.simulation.evaluations import ClientEvaluation
 from offbeat.simulation.totals import Evaluation, VisitEnded
+from offbeat.tensor_file import read_checkpoint, write_checkpoint
 
 _MAX_ROWS = 100_000  # in memory
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from offbeat.algorithms.components import Algorithm
 from offbeat.client_metrics import ClientResult, summarise
-from offbeat.out_of_memory import is_out_of_memory
+from offbeat.memory import is_out_of_memory
 from offbeat.population.availability import Availability
 from offbeat.simulation.events import EventQueue, Kind
 from offbeat.simulation.totals import Evaluation, Totals

@@ -12,7 +12,7 @@ from offbeat_core.user_code_errors import user_code
 from torch import Tensor
 
 from offbeat.inputs import Inputs, divide_inputs, map_inputs
-from offbeat.out_of_memory import is_out_of_memory
+from offbeat.memory import is_out_of_memory
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.batch_metrics import BatchMetric
 from offbeat.training.cross_entropy_calls import Call

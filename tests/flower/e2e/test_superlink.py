@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from offbeat.checkpoint import read_checkpoint
+from offbeat.tensor_file import read_checkpoint
 from tests.flower.e2e import superlink
 
 SETTINGS = {"clients": 3, "buffer_size": 2, "concurrency": 3, "lease_seconds": 60.0}

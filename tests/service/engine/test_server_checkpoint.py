@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from offbeat.algorithms import FedBuff
-from offbeat.checkpoint import read_checkpoint
 from offbeat.service.engine import server_checkpoint as checkpoint
+from offbeat.tensor_file import read_checkpoint
 from tests.service.conftest import LENGTH, Peer, body_of, running
 from tests.service.http_client import ONES, check_log, put_in_pieces
 

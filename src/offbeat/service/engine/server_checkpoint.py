@@ -9,13 +9,13 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.files import sync_file, sync_folder
 
 from offbeat.algorithms.components.component import prefixed, under
-from offbeat.checkpoint import read_checkpoint, write_checkpoint
 from offbeat.coordinator import Coordinator
 from offbeat.service.engine.engine import Engine
 from offbeat.service.live.run_history import RunHistory
 from offbeat.service.store.numbered_files import numbers_of
 from offbeat.service.store.store import Store
 from offbeat.service.updates.upload_history import UploadHistory, load_history
+from offbeat.tensor_file import read_checkpoint, write_checkpoint
 
 _LOG_BYTES = 2**17  # of the reserve, for the log beside a checkpoint and a model
 
