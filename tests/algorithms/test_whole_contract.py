@@ -12,7 +12,7 @@ from offbeat.algorithms.components.client_update import check_client, check_upda
 from offbeat.algorithms.components.lazy_model import LazyModel
 from offbeat.config.experiment_file import load
 from offbeat.data.catalogue import load_dataset
-from offbeat.worlds.dry_run import dry_run
+from offbeat.worlds.algorithm_setup import dry_run
 from offbeat.worlds.simulation import build_simulation
 
 

@@ -157,7 +157,7 @@ class TestHow:
         assert not list((folder / "runs").iterdir())
 
     def test_a_tracker_that_is_not_installed_is_one_line_before_the_run(self, folder, offbeat, monkeypatch) -> None:
-        monkeypatch.setattr("offbeat.trackers.choice.importlib.util.find_spec", lambda _: None)
+        monkeypatch.setattr("offbeat.trackers.libraries.importlib.util.find_spec", lambda _: None)
         code, out, errors = offbeat("run", "tiny.toml", "--track", "wandb")
         assert (code, out, errors) == (2, "", "offbeat: wandb is not installed: pip install 'offbeat[wandb]'\n")
         assert not (folder / "runs").exists()

@@ -1,4 +1,7 @@
 import errno
+import os
+import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +13,7 @@ from safetensors.torch import load_file
 from offbeat.runs import directory as run_directory
 from offbeat.runs import writer as run_writer
 from offbeat.runs.directory import EVENTS, read, unfinished_path
-from offbeat.runs.writer import RunWriter
+from offbeat.runs.writer import RunWriter, provenance
 from offbeat.simulation.totals import Evaluation, VisitEnded
 from tests.runs.conftest import error_line, names
 
@@ -287,3 +290,20 @@ class TestReplacing:
         monkeypatch.setattr(run_directory, "remove", watch)
         write(tmp_path / "x")
         assert there == [True]
+
+
+def test_date_and_machine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = provenance()
+    assert abs(datetime.fromisoformat(found["finished"]) - datetime.now(UTC)) < timedelta(minutes=1)
+    assert f"{os.cpu_count()} cores" in found["machine"]
+    assert "commit" not in found  # not a repository
+
+
+def test_the_commit_of_a_repository(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    assert provenance()["commit"] == head[:12]

@@ -12,8 +12,7 @@ import httpx
 import pytest
 from offbeat_core.errors import OffbeatError
 
-from offbeat.trackers.choice import check_installed
-from offbeat.trackers.names import TRACKERS
+from offbeat.trackers.libraries import TRACKERS, check_installed
 from tests.trackers.conftest import MODEL, add, begin
 
 
@@ -182,7 +181,7 @@ def test_an_mlflow_server_that_was_down_is_caught_up(runs, mlflow_server, tmp_pa
 
 @pytest.mark.parametrize("name", TRACKERS)
 def test_a_library_that_is_not_installed_is_one_line(name, monkeypatch):
-    monkeypatch.setattr("offbeat.trackers.choice.importlib.util.find_spec", lambda _: None)
+    monkeypatch.setattr("offbeat.trackers.libraries.importlib.util.find_spec", lambda _: None)
     with pytest.raises(OffbeatError) as caught:
         check_installed(name)
     assert str(caught.value) == f"{name} is not installed: pip install 'offbeat[{name}]'"

@@ -14,7 +14,7 @@ from offbeat_core.errors import OffbeatError, did_you_mean
 from offbeat.cli.options import ALGORITHM, FILE, FRESH, JOBS, PATH, SET
 from offbeat.cli.tracking import TRACK, tracked
 from offbeat.runs.interruption import CHECKPOINT_SECONDS
-from offbeat.trackers.names import TrackerName
+from offbeat.trackers.libraries import TrackerName
 from offbeat.training.trainers.names import TRAINERS
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _show(runs: Sequence["Run"], folder: Path, title: str, target: float | None 
 
 
 def _write_tensorboard(runs: Sequence["Run"], folder: Path) -> None:
-    from offbeat.report.tensorboard import write_tensorboard
+    from offbeat.trackers.libraries import write_tensorboard
 
     write_tensorboard(runs, folder / "tensorboard")
     _name_tensorboard(folder)

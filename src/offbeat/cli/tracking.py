@@ -9,7 +9,7 @@ import click
 from offbeat_core.errors import OffbeatError
 
 from offbeat.cli.options import PATH
-from offbeat.trackers.names import TRACKERS, TrackerName
+from offbeat.trackers.libraries import TRACKERS, TrackerName
 
 TRACK = click.option(
     "--track",
@@ -49,8 +49,8 @@ def tracked(folder: Path, names: Sequence[TrackerName]) -> Generator[None]:
     if not names:
         yield
         return
-    from offbeat.trackers.choice import check_installed
     from offbeat.trackers.follower import Follower
+    from offbeat.trackers.libraries import check_installed
 
     for name in names:
         check_installed(name)

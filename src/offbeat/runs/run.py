@@ -25,7 +25,7 @@ from offbeat.simulation.simulator import Simulation
 from offbeat.simulation.totals import Evaluation
 from offbeat.simulation.training_queue import DivergedError
 from offbeat.training.trainers.distributed.ray_cluster import DEFAULT_CLUSTER, RayCluster
-from offbeat.worlds.buffer_wrappers import wrap_buffer
+from offbeat.worlds.algorithm_setup import wrap_buffer
 from offbeat.worlds.simulated_privacy import protect
 from offbeat.worlds.simulation import build_simulation
 

@@ -1,8 +1,14 @@
 """Writer of a run's folder; a kill loses only the rows after the last checkpoint."""
 
 import json
+import os
+import platform
+import re
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,7 +19,6 @@ from torch import Tensor
 
 from offbeat.runs import directory as run_directory
 from offbeat.runs.parquet_chunks import ChunkedTable
-from offbeat.runs.provenance import provenance
 from offbeat.runs.resume import check_chunks, check_settings, check_versions
 from offbeat.simulation.evaluations import ClientEvaluation
 from offbeat.simulation.totals import Evaluation, VisitEnded
@@ -175,3 +180,29 @@ def _replace(path: Path, new: Path) -> None:
             old.rename(path)
         raise
     run_directory.remove(old)
+
+
+def provenance() -> dict[str, str]:
+    """Return the date, the machine and, in a folder of a Git repository, its commit."""
+    return {"finished": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine(), **_commit(Path.cwd())}
+
+
+@cache
+def machine() -> str:
+    """Return the processor, the number of its cores and the system."""
+    try:
+        found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+    except OSError:  # not Linux
+        found = None
+    processor = found[1] if found else platform.processor() or platform.machine()
+    return f"{processor}, {os.cpu_count()} cores, {platform.system()}"
+
+
+@cache
+def _commit(folder: Path) -> dict[str, str]:
+    git = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        done = subprocess.run(git, capture_output=True, encoding="utf-8", errors="replace", timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):  # without Git
+        return {}
+    return {} if done.returncode else {"commit": done.stdout.strip()}

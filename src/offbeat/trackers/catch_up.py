@@ -16,8 +16,7 @@ from offbeat_core.files import write_durably
 from offbeat_core.user_code_errors import error_line
 
 from offbeat.runs import directory as run_directory
-from offbeat.trackers.choice import tracker_maker
-from offbeat.trackers.names import TrackerName
+from offbeat.trackers.libraries import TrackerName, tracker_maker
 from offbeat.trackers.tracker import Point, TrackedRun, Tracker, points_of
 
 _FILES = ("config.toml", "versions.json", "history.parquet")

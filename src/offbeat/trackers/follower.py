@@ -13,7 +13,7 @@ from typing import Self
 from offbeat_core.errors import OffbeatError
 
 from offbeat.trackers.catch_up import CatchUp
-from offbeat.trackers.names import TrackerName
+from offbeat.trackers.libraries import TrackerName
 
 _PATIENCE_SECONDS = 60.0  # that a command waits for its tracker in the end
 _INTERVAL_SECONDS = 5.0

@@ -14,6 +14,9 @@ from typing import Any
 import torch
 from offbeat_core.errors import OffbeatError
 from offbeat_core.serving.certificates import Certificates, check_certificate, make_certificates
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
 
 from offbeat.algorithms.components.buffers.share_cap import cap_share
 from offbeat.config.experiment_file import metrics_of
@@ -25,10 +28,8 @@ from offbeat.service.server.serving import Listening, serve
 from offbeat.service.server_settings import ServerSettings
 from offbeat.service.store.model_files import Layout
 from offbeat.training.default_metrics import default_metrics
-from offbeat.worlds.buffer_wrappers import wrap_buffer
-from offbeat.worlds.dry_run import dry_run
-from offbeat.worlds.initial_model import read_initial_model
-from offbeat.worlds.pattern_guard import guard_pattern
+from offbeat.training.flat_model import FlatModel
+from offbeat.worlds.algorithm_setup import dry_run, guard_pattern, wrap_buffer
 from offbeat.worlds.served_privacy import check_plans, privacy_settings, protect
 from offbeat.worlds.workload import build_dataset, build_model, load_loss
 
@@ -162,3 +163,30 @@ def _certificates(file: ServerFile) -> Certificates | None:
         check_certificate(own, key)
         return Certificates(ca=own, certificate=own, key=key)
     return make_certificates(Path(section.folder) / "tls", section.hosts)
+
+
+def read_initial_model(path: Path, model: FlatModel) -> Tensor:
+    """Return the vector, float32 ``(d,)``, of an exported file or of a run.
+
+    Raises:
+        OffbeatError: The file cannot be read, or holds other parameters than ``model``.
+    """
+    try:
+        tensors = load_file(path)
+    except (OSError, SafetensorError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise OffbeatError(f"cannot read service.initial_model = {path}: {reason}") from None
+    vector = torch.empty_like(model.vector)
+    named = model.named(vector)
+    if _forms(tensors) not in (_forms(named), _forms(model.saved(vector))):
+        raise OffbeatError(
+            f"service.initial_model = {path} does not hold this model's parameters: take a file that "
+            "offbeat server export wrote"
+        )
+    for name, tensor in named.items():
+        tensor.copy_(tensors[name])
+    return vector
+
+
+def _forms(tensors: dict[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}

@@ -28,12 +28,10 @@ from offbeat.training.trainers.choice import make_trainer
 from offbeat.training.trainers.distributed.ray_cluster import DEFAULT_CLUSTER, RayCluster
 from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.workload import Workload
+from offbeat.worlds.algorithm_setup import dry_run, guard_pattern, wrap_buffer
 from offbeat.worlds.availability_check import check_first_client
-from offbeat.worlds.buffer_wrappers import wrap_buffer
 from offbeat.worlds.data_placement import fits_on_device
-from offbeat.worlds.dry_run import dry_run
 from offbeat.worlds.flower_backend import build_flower_backend
-from offbeat.worlds.pattern_guard import guard_pattern
 from offbeat.worlds.population import Population, build_population, pool_clients
 from offbeat.worlds.simulated_privacy import protect, with_epsilon
 from offbeat.worlds.workload import build_workload

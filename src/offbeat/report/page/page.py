@@ -12,13 +12,10 @@ import jinja2
 from offbeat.report import table
 from offbeat.report.finding import finding
 from offbeat.report.line_styles import LineStyle, line_styles
-from offbeat.report.page.client_data import client_data
+from offbeat.report.page.clients_data import client_data, participation_data, timeline_data
 from offbeat.report.page.curve_data import curve_data
-from offbeat.report.page.label_data import label_columns
-from offbeat.report.page.origin import origin
-from offbeat.report.page.results import columns
-from offbeat.report.page.settings_and_versions import configurations, differing_settings, package_versions
-from offbeat.report.page.visit_data import participation_data, timeline_data
+from offbeat.report.page.results import columns, label_columns
+from offbeat.report.page.settings_and_versions import configurations, differing_settings, origin, package_versions
 from offbeat.report.staleness_bins import StalenessBins, staleness_bins
 from offbeat.report.summary import Row
 from offbeat.runs.directory import Run

@@ -15,7 +15,7 @@ from offbeat.algorithms.components import ClosedBuffer, Compression, Payload
 from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
 from offbeat.simulation.simulator import Simulation
-from offbeat.worlds.dry_run import dry_run
+from offbeat.worlds.algorithm_setup import dry_run
 from offbeat.worlds.simulation import build_simulation
 from tests.error_line import error_line
 

@@ -1,4 +1,4 @@
-"""Data of the visits: which client worked when, and whose updates counted."""
+"""Data of clients: when they worked, whose updates counted, what they measured."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offbeat import units
+from offbeat.report.metrics import Measure
 from offbeat.report.page.numbers import short, thinned
-from offbeat.runs.directory import OUTCOMES, Run
+from offbeat.runs.directory import OUTCOMES, Run, read_clients
 from offbeat.runs.parquet_chunks import Columns
 from offbeat.runs.settings import by_label
 
@@ -171,3 +172,40 @@ def _concentration(counts: NDArray[np.float64], everyone: int) -> str:
     half = int(np.searchsorted(counts.cumsum(), counts.sum() / 2)) + 1
     idle = f"; {100 * (1 - len(counts) / everyone):.3g} % have none" if len(counts) < everyone else ""
     return f"{100 * half / everyone:.3g} % of the clients{idle}"
+
+
+def client_data(runs: Sequence[Run], measure: Measure) -> dict[str, Any] | None:
+    """Return a measure on the clients of the last evaluation, the worst first.
+
+    The clients of all seeds are together. None if clients did not measure it in any run.
+    """
+    scale = 100.0 if measure.is_share else 1.0
+    curves: list[dict[str, Any]] = []
+    for place, group in enumerate(by_label(runs).values()):
+        values = np.sort(np.concatenate([scale * _last_evaluation(run, measure) for run in group]))
+        if not len(values):
+            continue
+        if not measure.higher_is_better:
+            values = values[::-1]
+        note = f"median {measure.write(float(np.median(values)) / scale)}"
+        chosen = thinned(len(values), _MOST_POINTS)
+        curves.append(
+            {"label": place, "x": short(100 * (chosen + 1) / len(values)), "y": short(values[chosen]), "note": note}
+        )
+    if not curves:
+        return None
+    return {
+        "title": f"{measure.title} on a client",
+        "axis": "clients, the worst first (%)",
+        "heading": "",
+        "share": measure.is_share,
+        "curves": curves,
+    }
+
+
+def _last_evaluation(run: Run, measure: Measure) -> NDArray[np.float64]:
+    table = read_clients(run)
+    if table is None or measure.name not in table or not len(table["seconds"]):
+        return np.zeros(0)
+    values = table[measure.name][table["seconds"] == table["seconds"].max()].astype(np.float64)
+    return values[np.isfinite(values)]

@@ -1,4 +1,4 @@
-"""Dry run of an algorithm: its first assignments and version, before a run begins."""
+"""Algorithms before a run: wrappers, guards and a dry run."""
 
 import copy
 from dataclasses import replace
@@ -6,13 +6,18 @@ from dataclasses import replace
 import torch
 from offbeat_core.errors import OffbeatError
 from offbeat_core.sent_update import check_sending
+from offbeat_core.user_code_errors import failure
 from torch import Tensor
 
 from offbeat import algorithms
 from offbeat.algorithms import Algorithm, LocalPlan, Update
-from offbeat.algorithms.components import WrongStepError
+from offbeat.algorithms.components import Periodic, WrongStepError
+from offbeat.algorithms.components.buffers.robust import robust
 from offbeat.algorithms.components.buffers.secret import SecretSum
+from offbeat.algorithms.components.buffers.wrappers import clip, limit
+from offbeat.algorithms.components.schedules.patterns import Pattern
 from offbeat.config.compression_table import check_compression
+from offbeat.config.experiment_sections import ServerSection
 from offbeat.coordinator.algorithm_checks import check_answer, check_declarations, check_down, check_model
 
 
@@ -90,3 +95,60 @@ def _check_first_version(
         check_model(trial.model, len(zeros))
     except WrongStepError as error:
         raise ValueError(str(error)) from None
+
+
+def wrap_buffer(algorithm: Algorithm, server: ServerSection) -> None:
+    """Put the section's wrappers around the algorithm's buffer, before it is started."""
+    is_robust = server.aggregate not in (None, "mean")
+    keys = ("update_clip_norm", "max_update_norm", "max_step_norm")
+    used = [key for key in keys if getattr(server, key) is not None] + ["aggregate"] * is_robust
+    if used and type(algorithm).receive is not Algorithm.receive:
+        raise ValueError(f"server.{used[0]} does not go with {algorithm.name}, which has a receive of its own")
+    if is_robust and server.aggregate is not None:
+        algorithm.wrap(robust(server.aggregate))
+    if server.update_clip_norm is not None:
+        algorithm.wrap(clip(server.update_clip_norm))
+    if server.max_update_norm is not None:
+        algorithm.wrap(limit(server.max_update_norm))  # outermost: it limits the norm before clipping
+    if server.max_step_norm is not None:
+        algorithm.max_step_norm = server.max_step_norm
+
+
+def guard_pattern(algorithm: Algorithm) -> None:
+    """Guard the algorithm's pattern, if it has one."""
+    schedule = getattr(algorithm, "schedule", None)  # a user's algorithm may have none
+    if isinstance(schedule, Periodic) and schedule.pattern is not None:
+        schedule.pattern = guarded(schedule.pattern)
+
+
+def guarded(pattern: Pattern) -> Pattern:
+    """Return the pattern with checks of the user's rule.
+
+    ``next_round`` then raises ``OffbeatError`` where the rule fails or exceeds its ``longest_gap``.
+    """
+    rule = pattern.own
+    if rule is None:
+        return pattern
+
+    def call_rule(client: int, last: int, clients: int) -> int:
+        try:
+            return rule(client, last, clients)
+        except (Exception, SystemExit) as error:
+            raise failure(f"pattern {pattern.name} failed for client {client} after round {last}", error) from error
+
+    called = replace(pattern, own=call_rule)
+
+    def next_round(client: int, last: int, clients: int) -> int:
+        try:
+            number = called.next_round(client, last, clients)
+        except ValueError as error:
+            raise OffbeatError(str(error)) from None
+        longest = pattern.longest_gap(clients)
+        if number - last > longest:
+            raise OffbeatError(
+                f"pattern {pattern.name}: client {client} is to talk next in round {number}, {number - last} after "
+                f"round {last}, but longest_gap is {longest}"
+            )
+        return number
+
+    return replace(pattern, own=next_round)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from offbeat_core.errors import OffbeatError
 
-from offbeat.report.tensorboard import write_tensorboard
+from offbeat.trackers.libraries import write_tensorboard
 from tests.report.example_runs import a_run
 
 
@@ -42,7 +42,7 @@ def test_a_run_that_was_written_before_is_replaced(tmp_path):
 
 
 def test_without_the_package_the_error_says_how_to_install_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("offbeat.trackers.choice.importlib.util.find_spec", lambda _: None)
+    monkeypatch.setattr("offbeat.trackers.libraries.importlib.util.find_spec", lambda _: None)
     with pytest.raises(OffbeatError, match=r"pip install 'offbeat\[tensorboard\]'"):
         write_tensorboard([curves()], tmp_path)
 
