@@ -15,7 +15,7 @@ import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from offbeat_private.agreed_plan import AgreedPlan
-from offbeat_private.helper.opening import open_seeds, sum_of_masks
+from offbeat_private.helper.helper import open_seeds, sum_of_masks
 from offbeat_private.masks.envelope import RECORD_BYTES, Binding, parse, seal
 from offbeat_private.masks.epoch_key import EpochKey
 from offbeat_private.masks.fixed_point import norm, quantise

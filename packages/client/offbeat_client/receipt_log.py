@@ -1,4 +1,4 @@
-"""Log lines about a client's progress."""
+"""Log lines about the receipts of a client's updates."""
 
 import logging
 

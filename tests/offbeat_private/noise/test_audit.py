@@ -9,7 +9,7 @@ from itertools import count, cycle
 import numpy as np
 import pytest
 import torch
-from offbeat_private.helper.opening import sum_of_masks
+from offbeat_private.helper.helper import sum_of_masks
 from offbeat_private.masks.fixed_point import whole_numbers
 from offbeat_private.masks.share import mask
 from offbeat_private.noise.noise_rows import NoiseSource
