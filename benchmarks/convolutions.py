@@ -2,7 +2,7 @@
 
 ``python benchmarks/convolutions.py [--compile]`` prints a table: milliseconds of processor time a step and client, the
 median of five rounds, and the ratio to the plain step of the same round with its lowest and highest value. Each round
-is a process with the allocator's defaults and one that keeps freed memory (``offbeat.training.allocator``).
+is a process with the allocator's defaults and one that keeps freed memory (``offbeat.training.worker_process``).
 """
 
 import argparse
@@ -21,9 +21,9 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy, unfold
 from workloads import W2
 
-from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.max_pooling import fast_max_pooling
 from offbeat.training.trainers.batched.unfolded_convolution import UnfoldedConvolutions
+from offbeat.training.worker_process import keep_freed_memory
 
 _ROUNDS, _STEPS, _MODELS = 5, 10, 4
 _LAYERS = ((3, 32, 32), (32, 64, 16), (64, 64, 8))  # channels in and out, width

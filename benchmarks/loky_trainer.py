@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from loky import ProcessPoolExecutor
 
-from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.backend import Job, Result
 from offbeat.training.trainers.distributed.packed_code import pack_code, unpack_code
 from offbeat.training.trainers.loop import LoopBackend
+from offbeat.training.worker_process import keep_freed_memory
 from offbeat.training.workload import Examples, Objective, Workload
 
 

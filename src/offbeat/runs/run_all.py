@@ -20,9 +20,9 @@ from offbeat.runs.resume import check_settings, check_versions, has_settings
 from offbeat.runs.run import RunTask, carry_out
 from offbeat.runs.worker_processes import Workers
 from offbeat.runs.writer import RunWriter
-from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.trainers.choice import available_processors
 from offbeat.training.trainers.distributed.ray_cluster import RayCluster
+from offbeat.training.worker_process import keep_freed_memory
 from offbeat.worlds.availability_check import warnings_of
 from offbeat.worlds.population import build_population
 from offbeat.worlds.simulation import build_simulation

@@ -13,13 +13,12 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, Literal, Self
 
-import torch
 from offbeat_core.errors import OffbeatError
 
 from offbeat.runs.interruption import InterruptedRunError, Interruption, let_children_end
 from offbeat.runs.run import RunTask, carry_out
 from offbeat.simulation.totals import Evaluation
-from offbeat.training.allocator import keep_freed_memory
+from offbeat.training.worker_process import WorkerProcess, begin_work
 from offbeat.worlds.workload import build_dataset
 
 _PATIENCE_SECONDS = 60.0  # for a worker that was asked to stop
@@ -33,12 +32,13 @@ _CONTEXT = (
 Message = tuple[Literal["evaluation", "done", "interrupted", "error"], Any]
 
 
-class _Worker:
+class _Worker(WorkerProcess):
     """A process, and the task that it carries out."""
 
     def __init__(self) -> None:
         _CONTEXT.set_forkserver_preload([__name__])
-        self.connection, other = _CONTEXT.Pipe()
+        connection, other = _CONTEXT.Pipe()
+        super().__init__(connection)
         # Not a daemon: these may not have children, such as those of a user's DataLoader.
         self.process = _CONTEXT.Process(target=_work, args=(other, dict(os.environ)))
         with _ctrl_c_blocked():
@@ -50,24 +50,23 @@ class _Worker:
     def begin(self, task: RunTask) -> None:
         self.task = task
         self.began = time.monotonic()
-        with suppress(OSError):  # the process has died, which ``receive`` reports
-            self.connection.send(task)
+        self.send(task)
 
-    def receive(self) -> Message:
-        try:
-            return self.connection.recv()
-        except (EOFError, ConnectionError):
-            self.process.join()
-            assert self.task is not None
-            if self.process.exitcode == -signal.SIGTERM:  # the signal came before the process had its handler
-                return "interrupted", None
-            name, code = self.task.name, self.process.exitcode or 0
-            if code >= 0:
-                raise OffbeatError(f"the process of {name}, failed (exit code {code}): see the output above") from None
-            raise OffbeatError(
-                f"the process of {name}, was killed (exit code {code}), perhaps because memory ran out: run the same "
-                "command with fewer --jobs"
-            ) from None
+    def receive_or_raise(self) -> Message:
+        message: Message | None = self.receive()
+        if message is not None:
+            return message
+        self.process.join()
+        assert self.task is not None
+        if self.process.exitcode == -signal.SIGTERM:  # the signal came before the process had its handler
+            return "interrupted", None
+        name, code = self.task.name, self.process.exitcode or 0
+        if code >= 0:
+            raise OffbeatError(f"the process of {name}, failed (exit code {code}): see the output above")
+        raise OffbeatError(
+            f"the process of {name}, was killed (exit code {code}), perhaps because memory ran out: run the same "
+            "command with fewer --jobs"
+        )
 
 
 @contextmanager
@@ -134,7 +133,7 @@ class Workers:
                 for connection in ready:
                     worker = busy[connection]  # pyright: ignore[reportArgumentType]
                     assert worker.task is not None
-                    kind, content = worker.receive()
+                    kind, content = worker.receive_or_raise()
                     if kind == "evaluation":
                         on_evaluation(worker.task, content)
                     elif kind == "done":
@@ -180,10 +179,7 @@ def _work(connection: "Connection[Message, RunTask]", environment: dict[str, str
     threading.Thread(target=end_with_parent, daemon=True).start()
     os.environ.clear()  # the fork server's may be older
     os.environ.update(environment)
-    torch.set_num_threads(1)
-    keep_freed_memory()
-    # Ctrl-C goes to all processes of a terminal; the parent passes it on as SIGTERM.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    begin_work()  # the parent passes Ctrl-C on as SIGTERM
     signals: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
     let_children_end()

@@ -18,7 +18,7 @@ from offbeat.training.trainers.backend import Backend, Job, Result
 from offbeat.training.trainers.distributed.packed_code import pack_code
 from offbeat.training.trainers.distributed.pool import Pool, Task
 from offbeat.training.trainers.distributed.shared_memory import RowTable, SharedMemory, share
-from offbeat.training.trainers.distributed.worker import JobMessage, Worker, WorkerSetup
+from offbeat.training.trainers.distributed.worker import JobMessage, Reply, Worker, WorkerSetup
 from offbeat.training.trainers.loop import LoopBackend
 from offbeat.training.workload import Workload
 
@@ -181,7 +181,7 @@ class ProcessPool(Pool):
         return least if least is not None and len(assigned[least]) < self._batches else None
 
     def _handle_reply(self, workers: _Workers, worker: Worker) -> None:
-        replies = worker.receive()
+        replies: list[Reply] | None = worker.receive()
         if replies is None:
             self._handle_death(workers, worker)
             return

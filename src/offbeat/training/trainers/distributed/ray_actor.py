@@ -15,7 +15,6 @@ from torch import Tensor
 
 from offbeat.inputs import Inputs, map_inputs
 from offbeat.training.accelerator import Accelerator
-from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import Objective
@@ -23,6 +22,7 @@ from offbeat.training.trainers.backend import Job
 from offbeat.training.trainers.distributed.packed_code import pack_code, refuse_parameter_hooks, unpack_code
 from offbeat.training.trainers.graph_loop import GraphBackend
 from offbeat.training.trainers.loop import LoopBackend
+from offbeat.training.worker_process import keep_freed_memory
 from offbeat.training.workload import Examples, Workload, as_tensor
 
 Vector = NDArray[np.float32]

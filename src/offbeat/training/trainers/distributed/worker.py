@@ -4,7 +4,6 @@ A worker ends when the other end of its connection is closed, also if its parent
 """
 
 import os
-import signal
 import subprocess
 import sys
 import traceback
@@ -15,13 +14,11 @@ from multiprocessing.connection import Connection
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import torch
 from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms.components import LocalPlan, Payload
 from offbeat.inputs import find_inputs
 from offbeat.training.accelerator import CPU, Accelerator
-from offbeat.training.allocator import keep_freed_memory
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import Objective
@@ -29,6 +26,7 @@ from offbeat.training.trainers.backend import Backend, Job
 from offbeat.training.trainers.distributed.packed_code import unpack_code
 from offbeat.training.trainers.distributed.shared_memory import SharedMemory, TensorLocation
 from offbeat.training.trainers.loop import LoopBackend
+from offbeat.training.worker_process import WorkerProcess, begin_work
 from offbeat.training.workload import Examples, Workload
 
 
@@ -69,14 +67,15 @@ Reply = tuple[Literal["done"], float, float | None] | tuple[Literal["mistake", "
 """The result's loss and squares, or the line of a user's mistake, or a traceback."""
 
 
-class Worker:
-    """A worker process, seen from its parent.
+class Worker(WorkerProcess):
+    """A process that gets the setup and batches of jobs, and replies to each batch.
 
     Raises ``OSError`` if the limit of processes or open files is reached.
     """
 
     def __init__(self, memory: SharedMemory, setup: WorkerSetup) -> None:
-        self.connection, other = Pipe()
+        connection, other = Pipe()
+        super().__init__(connection)
         files = (other.fileno(), memory.fd)
         with other:
             # multiprocessing would run the user's script again, and fails in daemons and some notebooks.
@@ -93,24 +92,6 @@ class Worker:
     def pid(self) -> int:
         """The process id."""
         return self._process.pid
-
-    def send(self, message: WorkerSetup | Sequence[JobMessage]) -> None:
-        """Send the setup or a batch of jobs.
-
-        If the worker has died, the next ``receive`` returns None.
-        """
-        with suppress(OSError):
-            self.connection.send(message)
-
-    def receive(self) -> list[Reply] | None:
-        """Wait for the replies to the next batch and return them in order.
-
-        Return None if the worker has died.
-        """
-        try:
-            return self.connection.recv()
-        except (EOFError, OSError):
-            return None
 
     def wait(self) -> str:
         """Wait until the worker has ended; return its signal or exit code as text."""
@@ -199,10 +180,7 @@ def main() -> None:
 
     Its arguments are the descriptors of its connection and of the shared memory.
     """
-    torch.set_num_threads(1)
-    keep_freed_memory()
-    # The parent ends its workers when the run is interrupted.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    begin_work()
     connection, memory = map(int, sys.argv[1:])
     serve(Connection(connection), memory)
 

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from offbeat.training import allocator
-from offbeat.training.allocator import keep_freed_memory
+from offbeat.training import worker_process
+from offbeat.training.worker_process import keep_freed_memory
 
 STEPS = """
 from resource import RUSAGE_SELF, getrusage
 import numpy as np
-from offbeat.training.allocator import keep_freed_memory
+from offbeat.training.worker_process import keep_freed_memory
 
 def step():
     blocks = [np.ones(2**20, np.float32) for _ in range(8)]
@@ -42,5 +42,5 @@ def test_freed_memory_is_reused():
 
 
 def test_other_c_libraries_are_left_alone(monkeypatch):
-    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda name: object())
+    monkeypatch.setattr(worker_process.ctypes, "CDLL", lambda name: object())
     keep_freed_memory()
