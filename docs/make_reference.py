@@ -24,9 +24,8 @@ from offbeat.config.algorithm_table import (
     default_hyper_parameters,
     hyper_parameters_of,
 )
-from offbeat.config.compression_table import FACTORIES as COMPRESSION
 from offbeat.config.experiment_file import Experiment
-from offbeat.config.lr_decay_table import FACTORIES as LR_DECAYS
+from offbeat.config.local_section import COMPRESSION_FACTORIES, LR_DECAY_FACTORIES
 from offbeat.config.server_file import ServiceSection
 
 PAGE = Path(__file__).with_name("reference.md")
@@ -91,7 +90,7 @@ def _section(key: str, value: Mapping[str, Any], kinds: Mapping[str, Any]) -> It
         yield from _compression()
         yield "### `local.lr_decay`"
         yield "lr · f(v) is the step size of a visit that starts at version v."
-        yield _factories(LR_DECAYS)
+        yield _factories(LR_DECAY_FACTORIES)
 
 
 def _kinds(choices: Iterable[str], kinds: Mapping[str, Any]) -> str:
@@ -237,7 +236,7 @@ def _compression() -> Iterator[str]:
         "FedLaAvg's differences need a contraction; see [Compression](concepts/compression.md)."
     )
     lines = ["| table | description | contraction | parameters |", "| --- | --- | --- | --- |"]
-    for name, maker in COMPRESSION.items():
+    for name, maker in COMPRESSION_FACTORIES.items():
         cells = _made_by_name(name, maker), _summary(maker), _contraction(maker), _arguments(maker)
         lines.append(f"| {' | '.join(cells)} |")
     yield "\n".join(lines)

@@ -16,7 +16,7 @@ from offbeat.config import experiment_sections as sections
 from offbeat.config import model_sections, population_sections
 from offbeat.config.algorithm_table import hyper_parameters_of
 from offbeat.config.experiment_file import Experiment, load
-from offbeat.config.flower_section import FlowerSection
+from offbeat.config.experiment_sections import FlowerSection
 from offbeat.config.privacy_section import PrivacySection
 
 Load = Callable[..., Experiment]

@@ -3,9 +3,8 @@ from collections.abc import Callable
 import pytest
 from offbeat_core.errors import OffbeatError
 
-from offbeat.config.early_stop_section import EarlyStopSection
 from offbeat.config.experiment_file import Experiment
-from offbeat.config.experiment_sections import EvaluateSection
+from offbeat.config.experiment_sections import EarlyStopSection, EvaluateSection
 from offbeat.config.metric_stop import early_stop, server_early_stop
 from offbeat.early_stop import EarlyStop
 

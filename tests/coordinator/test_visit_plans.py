@@ -8,7 +8,7 @@ from offbeat_core.lr_decay import exponential
 
 from offbeat.algorithms import AsyncCommSGD, FedBuff, LocalPlan
 from offbeat.algorithms.components import Compression
-from offbeat.config.steps_function import StepsFunction
+from offbeat.config.local_section import StepsFunction
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import RecordedCall
 from offbeat.coordinator.participation_limits import Participation

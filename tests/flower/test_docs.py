@@ -7,7 +7,7 @@ from pathlib import Path
 
 from offbeat_core.local_plan import LocalPlan
 
-from offbeat.config.flower_section import FlowerSection
+from offbeat.config.experiment_sections import FlowerSection
 from offbeat.flower.records import plan_config
 from offbeat.flower.server import run_on_grid
 

@@ -11,7 +11,7 @@ from offbeat_core.local_plan import Epochs
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import FedAvg, FedNova, LocalPlan
-from offbeat.config.steps_function import StepsFunction
+from offbeat.config.local_section import StepsFunction
 from offbeat.service.client import LocalSGD, run_client
 from offbeat.simulation.totals import Stop
 from tests.service.conftest import running

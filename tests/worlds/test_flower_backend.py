@@ -7,7 +7,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.local_plan import Epochs
 
 from offbeat.algorithms import SCAFFOLD, FedBuff, FedLaAvg, LocalPlan
-from offbeat.config.flower_section import FlowerSection
+from offbeat.config.experiment_sections import FlowerSection
 from offbeat.worlds.flower_backend import build_flower_backend
 
 PLAN = LocalPlan(1, 1, 0.1)

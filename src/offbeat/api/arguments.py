@@ -18,12 +18,10 @@ from torch import Tensor
 
 from offbeat.algorithms import ALGORITHMS, Algorithm, LocalPlan
 from offbeat.config.algorithm_table import build_algorithm
-from offbeat.config.compression_table import check_compression
 from offbeat.config.experiment_file import Experiment
-from offbeat.config.experiment_sections import LocalSection
 from offbeat.config.given import Given
 from offbeat.config.import_path import canonical, is_import_path
-from offbeat.config.steps_function import StepsFunction
+from offbeat.config.local_section import LocalSection, StepsFunction, check_compression
 
 _P = ParamSpec("_P")
 _Result = TypeVar("_Result")

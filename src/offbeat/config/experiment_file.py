@@ -21,13 +21,13 @@ from offbeat.config.experiment_sections import (
     AlgorithmTable,
     DataSection,
     EvaluateSection,
-    LocalSection,
+    FlowerSection,
     Metric,
     ServerSection,
     StopSection,
 )
-from offbeat.config.flower_section import FlowerSection
 from offbeat.config.given import Given
+from offbeat.config.local_section import LocalSection
 from offbeat.config.metric_stop import early_stop
 from offbeat.config.model_sections import ModelSection
 from offbeat.config.population_sections import IntervalsSection, PopulationSection

@@ -1,22 +1,14 @@
-"""Sections of an experiment's file except ``[population]``."""
+"""Sections of an experiment's file except ``[local]`` and ``[population]``."""
 
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from offbeat_core.errors import OffbeatError
-from offbeat_core.local_plan import Epochs, Optimizer
 from offbeat_core.setting_names import setting
-from offbeat_core.tables.section import Count, NotNegative, Positive, Section
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_serializer, field_validator, model_validator
-from pydantic_core import PydanticCustomError
+from offbeat_core.tables.section import Count, Positive, Section
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from offbeat.algorithms.components import LocalPlan
-from offbeat.config.compression_table import compression_from_table
-from offbeat.config.early_stop_section import EarlyStopSection
 from offbeat.config.given import OR_GIVEN, Given
-from offbeat.config.import_path import is_import_path, load_callable
-from offbeat.config.lr_decay_table import lr_decay_from_table
-from offbeat.config.steps_function import StepsFunction
+from offbeat.config.import_path import is_import_path
 from offbeat.config.user_paths import ImportPath, name_or_import_path
 from offbeat.data.catalogue import DATASETS
 from offbeat.training.augmentation import AugmentationName
@@ -67,87 +59,6 @@ class DataSection(Section):
         return self
 
 
-class LocalSection(Section):
-    """``[local]``: the work of a client in one visit, as in ``LocalPlan``."""
-
-    steps: Count | ImportPath | StepsFunction | None = None
-    """Local steps; or a function of the client's number of examples that returns them. Either this or epochs."""
-    epochs: Positive | None = None
-    """Passes over the client's examples, in place of steps; also fractions."""
-    batch_size: Count
-    """Examples in a step."""
-    lr: Positive
-    """Step size."""
-    optimizer: Optimizer = "sgd"
-    """AdamW has torch's betas and epsilon; its moments start from zero in each visit."""
-    lr_decay: Table | None = None
-    """How lr falls with the version that a visit starts at, see below; it does not if it is left out."""
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Momentum of SGD; starts from zero in each visit."""
-    weight_decay: NotNegative = 0.0
-    """Weight decay: added to SGD's gradient, decoupled from AdamW's; 0 by default for both."""
-    mu: NotNegative = 0.0
-    """FedProx's proximal term, for SGD without momentum."""
-    clip_norm: Positive | None = None
-    """The largest norm of a step's gradient."""
-    compression: Table | None = None
-    """How updates are compressed, see below; they are not if it is left out."""
-    error_feedback: bool = False
-    """Clients keep what compression left out, and add it to their next update."""
-
-    @field_validator("steps", mode="before")
-    @classmethod
-    def _check_function(cls, steps: Any) -> Any:
-        is_function = isinstance(steps, StepsFunction) or (isinstance(steps, str) and is_import_path(steps))
-        if steps is None or is_function or (type(steps) is int and steps >= 1):
-            return steps
-        raise ValueError("must be a whole number of at least 1, or an import path such as my_code.py:steps")
-
-    @field_validator("steps")
-    @classmethod
-    def _load_function(cls, steps: Any) -> Any:
-        try:
-            return StepsFunction(load_callable(steps), steps) if isinstance(steps, str) else steps
-        except OffbeatError as error:
-            raise ValueError(str(error).removeprefix(f"{steps!r}: ")) from None
-
-    @field_serializer("steps")
-    def _name_function(self, steps: Any) -> Any:
-        return steps.name if isinstance(steps, StepsFunction) else steps
-
-    @field_validator("compression", "lr_decay", mode="before")
-    @classmethod
-    def _check_made_by_name(cls, table: Any, info: ValidationInfo) -> Any:
-        """Add the defaults of the compressor or the decay, so that settings are complete."""
-        from_table = compression_from_table if info.field_name == "compression" else lr_decay_from_table
-        try:
-            made = None if table is None else from_table(info.field_name or "", table)
-        except OffbeatError as error:
-            raise PydanticCustomError("made_by_name", "{message}", {"message": str(error)}) from None
-        return None if made is None else {"name": made.name, **dict(made.parameters)}
-
-    @model_validator(mode="after")
-    def _check_combination(self) -> "LocalSection":
-        if (self.steps is None) is (self.epochs is None):
-            raise ValueError("set exactly one of steps and epochs")
-        if self.error_feedback and self.compression is None:
-            raise ValueError("error_feedback needs compression: set compression, or error_feedback = false")
-        self.plan()
-        return self
-
-    def plan(self) -> LocalPlan:
-        """Return the section as a plan."""
-        values = dict(self)
-        epochs = values.pop("epochs")
-        if not isinstance(self.steps, int):
-            values |= {"steps": 1, "steps_by": self.steps if epochs is None else Epochs(epochs)}
-        if self.compression is not None:
-            values["compression"] = compression_from_table("compression", self.compression)
-        if self.lr_decay is not None:
-            values["lr_decay"] = lr_decay_from_table("lr_decay", self.lr_decay)
-        return LocalPlan(**values)
-
-
 class ServerSection(Section):
     """``[server]``: leases, and limits on untrusted updates."""
 
@@ -164,6 +75,29 @@ class ServerSection(Section):
     """Server steps with a larger Euclidean norm are scaled down to it; none if it is left out."""
     aggregate: Literal["mean", "trimmed_mean", "krum"] | None = None
     """How a buffer's updates are averaged; by the algorithm's weighted mean if it is left out or `mean`."""
+
+
+class EarlyStopSection(Section):
+    """A target or a patience, and their metric."""
+
+    target: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    """The run also ends at the first evaluation at which the metric has reached this value."""
+    patience: Count | None = None
+    """The run also ends once so many evaluated versions in a row have not had a better value of the metric."""
+    metric: str | None = None
+    """The metric of target and patience: one on the test set, or one over clients such as client_accuracy_mean. The
+    first of evaluate.metrics, or the loss, if it is left out."""
+
+    @model_validator(mode="after")
+    def _check_metric(self) -> "EarlyStopSection":
+        if self.metric is not None and not self.is_early:
+            raise ValueError("metric is for target and patience: set one of them, or leave it out")
+        return self
+
+    @property
+    def is_early(self) -> bool:
+        """True if a metric may end the run."""
+        return self.target is not None or self.patience is not None
 
 
 class StopSection(EarlyStopSection):
@@ -277,3 +211,12 @@ class AlgorithmTable(BaseModel):
     def hyper_parameters(self) -> dict[str, Any]:
         """The other keys of the table."""
         return dict(self.model_extra or {})
+
+
+class FlowerSection(Section):
+    """``[flower]``: a Flower ClientApp that trains the clients, with data of its own."""
+
+    app: ImportPath
+    """The import path of the app."""
+    run_config: dict[str, bool | int | float | str] = Field(default_factory=dict[str, bool | int | float | str])
+    """Changes of the app's settings, which are those of ``pyproject.toml`` in the current folder."""

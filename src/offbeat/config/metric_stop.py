@@ -6,8 +6,7 @@ from offbeat_core.setting_names import setting
 
 from offbeat.client_metrics import CLIENT, column, metric_of
 from offbeat.config.client_evaluation import LOSS, client_columns, lower_is_better
-from offbeat.config.early_stop_section import EarlyStopSection
-from offbeat.config.experiment_sections import EvaluateSection, Metric, metric_name
+from offbeat.config.experiment_sections import EarlyStopSection, EvaluateSection, Metric, metric_name
 from offbeat.early_stop import EarlyStop
 from offbeat.training.objectives import METRICS
 

@@ -13,17 +13,17 @@ from pydantic import model_validator
 from offbeat.algorithms import Algorithm
 from offbeat.config.algorithm_table import build_algorithm, hyper_parameters_of
 from offbeat.config.client_evaluation import check_not_private, lower_is_better
-from offbeat.config.early_stop_section import EarlyStopSection
 from offbeat.config.experiment_file import metrics_of
 from offbeat.config.experiment_sections import (
     ALTERNATIVES,
     AlgorithmTable,
     DataSection,
+    EarlyStopSection,
     EvaluateSection,
-    LocalSection,
     ServerSection,
     metric_name,
 )
+from offbeat.config.local_section import LocalSection
 from offbeat.config.metric_stop import server_early_stop
 from offbeat.config.model_sections import ModelSection
 from offbeat.config.privacy_section import PrivacySection

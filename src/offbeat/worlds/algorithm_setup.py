@@ -16,8 +16,8 @@ from offbeat.algorithms.components.buffers.robust import robust
 from offbeat.algorithms.components.buffers.secret import SecretSum
 from offbeat.algorithms.components.buffers.wrappers import clip, limit
 from offbeat.algorithms.components.schedules.patterns import Pattern
-from offbeat.config.compression_table import check_compression
 from offbeat.config.experiment_sections import ServerSection
+from offbeat.config.local_section import check_compression
 from offbeat.coordinator.algorithm_checks import check_answer, check_declarations, check_down, check_model
 
 

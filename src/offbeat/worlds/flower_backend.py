@@ -6,7 +6,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.tables.validation_errors import error_prefix
 
 from offbeat.algorithms import Algorithm, LocalPlan
-from offbeat.config.flower_section import FlowerSection
+from offbeat.config.experiment_sections import FlowerSection
 from offbeat.config.import_path import load_object
 from offbeat.training.trainers.backend import Backend
 from offbeat.training.workload import Workload

@@ -1,11 +1,67 @@
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from offbeat_core.errors import OffbeatError
+from offbeat_core.lr_decay import LR_DECAYS, LrDecay, exponential, inverse_square_root, step
 
 from offbeat.algorithms.components import Compression
 from offbeat.compression import COMPRESSORS, TopK, random_k
-from offbeat.config.compression_table import check_compression, compression_from_table
+from offbeat.config.local_section import StepsFunction, check_compression, compression_from_table, lr_decay_from_table
 from tests.error_line import error_line
+
+
+@pytest.mark.parametrize("steps", [1, np.int64(1), torch.tensor(3), 1_000_000])
+def test_a_function_gives_whole_numbers(steps):
+    found = StepsFunction(lambda _: steps, "mine")(7, 5)
+    assert found == steps
+    assert type(found) is int
+
+
+@pytest.mark.parametrize("steps", [0, -1, 2.0, True, None, "3", 1_000_001])
+def test_other_answers_of_a_function_are_refused(steps):
+    with pytest.raises(OffbeatError) as caught:
+        StepsFunction(lambda examples: steps if examples == 7 else 1, "x.py:mine")(7, 5)
+    assert str(caught.value) == (
+        f"local.steps = 'x.py:mine' returned {steps!r} for 7 examples: it must return a whole number in 1 … 1,000,000"
+    )
+
+
+def test_a_function_that_fails_is_one_line_with_its_place():
+    with pytest.raises(OffbeatError, match=r"^local.steps = 'mine' failed for 7 examples: Zero.*_section.py:\d+"):
+        StepsFunction(lambda examples: 1 // (examples - 7), "mine")(7, 5)
+
+
+DECAY_TABLES = {
+    "exponential": ({"factor": 0.5}, exponential(0.5)),
+    "step": ({"every": 4, "factor": 0.5}, step(4, factor=0.5)),
+    "inverse_square_root": ({"versions": 3.0}, inverse_square_root(versions=3.0)),
+}
+
+
+def test_no_decay_is_forgotten_above() -> None:
+    assert set(DECAY_TABLES) == set(LR_DECAYS)
+
+
+@pytest.mark.parametrize("name", DECAY_TABLES)
+def test_a_table_is_a_decay_with_its_parameters(name: str) -> None:
+    table, decay = DECAY_TABLES[name]
+    assert lr_decay_from_table("key", {"name": name, **table}) == decay
+
+
+def test_defaults_of_a_decay_are_written_out() -> None:
+    assert lr_decay_from_table("key", {"name": "step", "every": 4}) == LrDecay("step", (("every", 4), ("factor", 0.1)))
+
+
+def test_none_means_no_decay() -> None:
+    assert lr_decay_from_table("key", {"name": "none"}) is None
+
+
+def test_a_mistake_is_one_line() -> None:
+    line = error_line(lr_decay_from_table, "key", {"name": "step", "every": 2.5})
+    assert line.startswith("key.every = 2.5: ")
+
 
 TABLES: dict[str, dict[str, Any]] = {
     "top_k": {"share": 0.25},
