@@ -41,17 +41,17 @@ All of it is Fashion-MNIST with a perceptron of 32 hidden units, but for the wor
 tunes all algorithms with the same budget and runs them on fresh seeds: [how it is done](../benchmark.md). `offbeat
 benchmark` runs it, [benchmark.csv](../benchmark.csv) has all effects.
 
-Accuracies are compared at equal virtual time, and when an algorithm has spent ¾ of FedAvg's client time (the seconds
-that all clients together have worked) or bytes. An algorithm that spends less is not compared there. Brackets hold 95 %
-intervals of differences or ratios between runs of one seed, not corrected for their number. **A difference is called
-clear if it is significant after Holm's correction over all comparisons in its world; “not clear” means that the runs do
-not decide.** “≤” marks an upper bound of a ratio, since some runs missed the target.
+**How to read it.** Accuracies are compared at equal virtual time, and when an algorithm has spent ¾ of FedAvg's client
+time (the seconds that all clients together have worked) or ¾ of its bytes. An algorithm that spends less is not
+compared there. Brackets are 95 % confidence intervals. Runs are compared seed by seed. The intervals are not corrected
+for multiple comparisons. **A difference is clear if it is significant after Holm's correction over all comparisons in
+its world; “not clear” means that the runs do not decide.** “≤” marks an upper bound of a ratio: some runs missed the
+target.
 
-**What the intervals do not contain.** Thirty trials on one seed are little tuning for algorithms with many settings:
-other trials would choose other settings, and an algorithm may lose points by that. The trials choose by accuracy over
-virtual time; at equal client time or bytes other settings could be better. The best algorithm is picked from the same
-seeds that it is judged by, so its lead is overstated and “not separated from it” lists too few. Nothing is corrected
-over the worlds.
+**What the intervals leave out.** Thirty trials on one seed are little tuning for an algorithm with many settings. Other
+settings could be better, also at equal client time or bytes, since the trials choose by accuracy over virtual time. The
+best algorithm is judged by the seeds that chose it, so its lead is overstated, and too few others count as not
+separated from it. Nothing is corrected over the worlds.
 """
 
 
@@ -85,32 +85,50 @@ def page(worlds: Mapping[str, tuple[World, WorldData | None]]) -> str:
 
 
 def _answer(worlds: Mapping[str, World], compared: Mapping[str, Comparison]) -> str:
-    """Return the decision table: the best of each world at each cost."""
+    """Return the decision: a sentence for each world, and the best at each cost."""
     if not compared:
         return (
             f"The benchmark's {len(worlds)} worlds have not been run yet, so this page cannot recommend an algorithm."
         )
     rows = [f"| clients | {' | '.join(f'at equal {name}' for name in COST_NAMES.values())} |", f"| --- |{' --- |' * 3}"]
-    for name, comparison in compared.items():
-        question = re.split("[:;]", worlds[name].question)[0].rstrip(".")
-        choices = " | ".join(_choice(comparison, cost) for cost in COST_NAMES)
-        rows.append(f"| [{name}](#{name}): {question[0].lower()}{question[1:]} | {choices} |")
+    rows += [
+        f"| [{name}](#{name}) | {' | '.join(_choice(comparison, cost) for cost in COST_NAMES)} |"
+        for name, comparison in compared.items()
+    ]
+    advice = [_advice(worlds[name], comparison) for name, comparison in compared.items()]
     return (
-        "A cell names the algorithm with the largest clear gain in accuracy over FedAvg, then counts the others, "
-        "FedAvg aside, that\nthe runs do not separate from the highest mean. “none”: no algorithm is clearly more "
-        "accurate than FedAvg. "
+        "In a given time, if your clients are like\n\n" + "\n".join(advice) + "\n\n"
+        "If client time or bytes count instead, take the table's other columns. A cell names the algorithm with the "
+        "largest\nclear lead in accuracy over FedAvg, and how many others may be as good. “None”: stay with FedAvg.\n"
         f"{len(compared)} of {len(worlds)} worlds are done.\n\n" + "\n".join(rows)
     )
 
 
+def _advice(world: World, comparison: Comparison) -> str:
+    """Return the algorithm to use for clients like a world's, as a sentence."""
+    question = re.split("[:;]", world.question)[0].rstrip(".")
+    clients = f"- [{world.name}](#{world.name}) ({question[0].lower()}{question[1:]}), "
+    best, others = _most_ahead(comparison, "seconds")
+    if best is None:
+        return f"{clients}stay with **FedAvg**: nothing is clearly more accurate."
+    return f"{clients}use **{best.label}**{f'; {others} may be as good' if others else ''}."
+
+
 def _choice(comparison: Comparison, cost: str) -> str:
     """Return the algorithm that is clearly and farthest ahead of the baseline."""
-    best = max(_ahead(comparison, "accuracy", cost), key=lambda effect: effect.size, default=None)
+    best, others = _most_ahead(comparison, cost)
     if best is None:
         return "none"
+    return f"**{best.label}**, {effect_text(best)}{f'; {others}' if others else ''}"
+
+
+def _most_ahead(comparison: Comparison, cost: str) -> tuple[Effect | None, str]:
+    """Return the largest clear lead over the baseline, and the number of rivals."""
+    best = max(_ahead(comparison, "accuracy", cost), key=lambda effect: effect.size, default=None)
+    if best is None:
+        return None, ""
     others = {comparison.best[cost], *comparison.not_worse(cost)} - {best.label, BASELINE}
-    more = f"; {len(others)} other{'s' if len(others) > 1 else ''} not separated" if others else ""
-    return f"**{best.label}**, {effect_text(best)}{more}"
+    return best, f"{len(others)} other{'s' if len(others) > 1 else ''}" if others else ""
 
 
 def _section(world: World, data: WorldData, comparison: Comparison) -> Iterator[str]:

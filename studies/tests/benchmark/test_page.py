@@ -76,8 +76,11 @@ def test_the_page_names_what_is_clear():
     assert over.endswith(" points")
     assert target.startswith("≤ × 0.0")  # at 4 s instead of beyond 120 s
     assert re.search(
-        r"\| \[silo\]\(#silo\): eight [^|]*\| \*\*ace\*\*, \+2\d\.\d \[[^|]*points; 1 other not separated \|",
+        r"\| \[silo\]\(#silo\) \| \*\*ace\*\*, \+2\d\.\d \[[^|]*points; 1 other \|",
         text,
+    )
+    assert re.search(
+        r"^- \[silo\]\(#silo\) \(eight .*\), use \*\*ace\*\*; 1 other may be as good\.$", text, re.MULTILINE
     )
     assert "FedAvg makes 40 rounds of up to 4 clients in the median run, and reaches 80 % in 0 of 10 runs.\n" in text
     # All eight clients at work are the most that there are.
@@ -100,6 +103,7 @@ def test_a_difference_that_the_runs_do_not_tell_is_not_named():
     assert len(rows) == 3
     (choice,) = (line for line in text.splitlines() if line.startswith("| [silo](#silo)"))
     assert choice.endswith("| none | none | none |")
+    assert re.search(r"^- \[silo\]\(#silo\) .*, stay with \*\*FedAvg\*\*", text, re.MULTILINE)
     for row in rows:
         assert "points" not in row
         assert "×" not in row
