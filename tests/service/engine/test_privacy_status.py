@@ -31,7 +31,7 @@ def coordinator_of(*counts):
 
 
 def status_of(server):
-    return CliRunner().invoke(app, ["status", str(server.folder)]).output
+    return CliRunner().invoke(app, ["server", "status", str(server.folder)]).output
 
 
 def test_epsilon_is_that_of_the_largest_and_the_median_count():

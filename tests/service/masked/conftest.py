@@ -28,8 +28,7 @@ from offbeat.algorithms import Algorithm, FedBuff
 from offbeat.algorithms.components.buffers.secret import secret
 from offbeat.coordinator.participation_limits import Participation
 from offbeat.service.engine.privacy_status import PrivacySettings
-from offbeat.service.masked.helper_connection import HelperAnswer, HelperFacts
-from offbeat.service.masked.helper_protocol import HelperRefusedError
+from offbeat.service.masked.helper_protocol import HelperAnswer, HelperFacts, HelperRefusedError
 from tests.offbeat_private.helper.conftest import KEYS, enrol_clients
 from tests.service.conftest import LENGTH, Peer, Served
 from tests.service.conftest import running as running_server

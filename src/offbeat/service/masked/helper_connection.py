@@ -4,11 +4,10 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, Self
 
 import httpx
 import numpy as np
-from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError
 from offbeat_core.http.proxy import client_through, proxy_of, unreachable
 from offbeat_core.http.service_errors import UnreachableError, is_foreign, one_line, other_program
@@ -17,7 +16,7 @@ from offbeat_private.helper.chain import HEAD_HEADER, SIGNATURE_HEADER
 from offbeat_private.masks.head import Head
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from offbeat.service.masked.helper_protocol import HelperRefusedError
+from offbeat.service.masked.helper_protocol import HelperAnswer, HelperFacts, HelperRefusedError
 
 _CA = "service.helper_ca"
 _CONNECT_SECONDS = 10.0
@@ -28,25 +27,6 @@ _Hex16 = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 _Hex32 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _Hex64 = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 _Hex100 = Annotated[str, Field(pattern=r"^[0-9a-f]{200}$")]
-
-
-class HelperFacts(NamedTuple):
-    """The helper's state for clients; nothing of it is verified yet."""
-
-    run: bytes  # 16
-    terms: bytes  # digest, 32
-    epoch: int
-    epoch_key: bytes  # signed, 100: offbeat_private.masks.epoch_key
-    head: Head  # its number is the number of batches opened
-    signature: bytes  # of the head, 64
-
-
-class HelperAnswer(NamedTuple):
-    """The answer to a batch: the sum of its masks minus the noise."""
-
-    words: NDArray[np.uint32]  # (d,)
-    head: Head
-    signature: bytes  # of the head, 64
 
 
 class _Facts(BaseModel):

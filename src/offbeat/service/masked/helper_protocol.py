@@ -1,7 +1,7 @@
 """The server's view of its helper."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,42 +25,23 @@ class HelperRefusedError(OffbeatError):
         self.client = client
 
 
-class HelperFacts(Protocol):
-    """The helper's state, which the server passes on to clients."""
+class HelperFacts(NamedTuple):
+    """The helper's state for clients; nothing of it is verified yet."""
 
-    @property
-    def run(self) -> bytes:
-        """The run's id, 16 bytes."""
-        ...
-
-    @property
-    def terms(self) -> bytes:
-        """The digest of the terms, 32 bytes."""
-        ...
-
-    @property
-    def epoch_key(self) -> bytes:
-        """The signed key of the epoch, 100 bytes."""
-        ...
-
-    @property
-    def head(self) -> Head:
-        """The head of the chain."""
-        ...
-
-    @property
-    def signature(self) -> bytes:
-        """The helper's signature of the head, 64 bytes."""
-        ...
+    run: bytes  # 16
+    terms: bytes  # digest, 32
+    epoch: int
+    epoch_key: bytes  # signed, 100: offbeat_private.masks.epoch_key
+    head: Head  # its number is the number of batches opened
+    signature: bytes  # of the head, 64
 
 
-class HelperAnswer(Protocol):
-    """The answer to a batch."""
+class HelperAnswer(NamedTuple):
+    """The answer to a batch: the sum of its masks minus the noise."""
 
-    @property
-    def words(self) -> NDArray[np.uint32]:
-        """The sum of the masks minus the noise, ``(d,)``."""
-        ...
+    words: NDArray[np.uint32]  # (d,)
+    head: Head
+    signature: bytes  # of the head, 64
 
 
 class MaskHelper(Protocol):
