@@ -9,7 +9,7 @@ from offbeat_core.local_plan import Compression, Epochs, LocalPlan, normaliser
 from offbeat_core.lr_decay import exponential
 from offbeat_core.lr_decay import step as step_decay
 
-from offbeat.training.trainers.loop import local_step
+from offbeat.training.trainers.local_step import local_step
 
 TOP_K = Compression("top_k", (("share", 0.1),))
 PLAN = {"steps": 2, "batch_size": 4, "lr": 0.1}

@@ -8,8 +8,9 @@ from offbeat_core.errors import OffbeatError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from offbeat.training import evaluation
 from offbeat.training.batch_metrics import Perplexity
-from offbeat.training.evaluation import Evaluator
+from offbeat.training.evaluation import Evaluator, TrainingLossEvaluator, evenly_spaced, label_metrics
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import accuracy, model_loss
 from tests.inputs_by_name import Plain, Sentences, named, sentences_of
@@ -318,3 +319,47 @@ def test_which_tokens_a_model_predicts_must_be_known():
         evaluate = Evaluator(model, loss=model_loss, metrics=metrics, inputs=inputs, labels=labels, seed=1)
         with pytest.raises(OffbeatError, match=r"needs to know which tokens the model predicts, .*metrics = \[\]$"):
             evaluate(model.vector.clone())
+
+
+def test_the_training_loss_is_the_last_metric():
+    evaluate = TrainingLossEvaluator(lambda vector: (1.0, {"accuracy": 0.5}), lambda vector: (2.0, {}))
+    loss, metrics = evaluate(torch.zeros(1))
+    assert (loss, list(metrics.items())) == (1.0, [("accuracy", 0.5), ("training_loss", 2.0)])
+
+
+@pytest.mark.parametrize(("limit", "chosen"), [(4, [0, 2, 5, 7]), (10, list(range(10)))])
+def test_examples_are_chosen_evenly(monkeypatch, limit, chosen):
+    monkeypatch.setattr(evaluation, "_MOST_TRAINING_EXAMPLES", limit)
+    assert evenly_spaced(10).tolist() == chosen
+
+
+FOR_LABELS = torch.tensor([[2.0, 1, 0], [0, 1, 2], [3, 0, 0], [0, 5, 1], [0, 1, 9]])
+TRUE_LABELS = torch.tensor([0, 0, 0, 1, 2])
+
+
+def test_each_label_has_the_share_of_its_own_examples():
+    metrics = label_metrics(TRUE_LABELS)
+    assert {name: metric(FOR_LABELS, TRUE_LABELS) for name, metric in metrics.items()} == {
+        "0": 2 / 3,
+        "1": 1.0,
+        "2": 1.0,
+    }
+
+
+def test_two_labels_of_one_logit():
+    labels = torch.tensor([0, 1, 1])
+    metrics = label_metrics(labels)
+    outputs = torch.tensor([[-1.0], [2.0], [-3.0]])
+    assert {name: metric(outputs, labels) for name, metric in metrics.items()} == {"0": 1.0, "1": 0.5}
+
+
+@pytest.mark.parametrize(
+    "labels", [torch.rand(4), torch.zeros(4, 2, dtype=torch.int64), torch.arange(101)], ids=["floats", "pairs", "many"]
+)
+def test_other_labels_are_no_classes(labels):
+    assert label_metrics(labels) == {}
+
+
+def test_an_ignored_label_has_no_accuracy():
+    assert list(label_metrics(torch.tensor([0, -100, 2]))) == ["0", "2"]
+    assert list(label_metrics(torch.tensor([0, 255, 2]), 255)) == ["0", "2"]

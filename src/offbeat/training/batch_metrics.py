@@ -10,7 +10,7 @@ from offbeat_core.errors import OffbeatError
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from offbeat.training.cross_entropy_calls import Call
+from offbeat.training.cross_entropy_calls import CrossEntropyCall
 from offbeat.training.loss_modules import IGNORED
 
 _LARGEST_EXPONENT = 700.0
@@ -28,7 +28,7 @@ class BatchMetric(ABC):
     name: str
 
     @abstractmethod
-    def count(self, outputs: Tensor, labels: Tensor, calls: Sequence[Call] = ()) -> Tensor:
+    def count(self, outputs: Tensor, labels: Tensor, calls: Sequence[CrossEntropyCall] = ()) -> Tensor:
         """Return the sums over a batch, given the cross-entropies of its loss."""
 
     @abstractmethod
@@ -52,7 +52,7 @@ class Accuracy(BatchMetric):
 
     name = "accuracy"
 
-    def count(self, outputs: Tensor, labels: Tensor, calls: Sequence[Call] = ()) -> Tensor:
+    def count(self, outputs: Tensor, labels: Tensor, calls: Sequence[CrossEntropyCall] = ()) -> Tensor:
         """Return the numbers of correct predictions, of all, and of impossible targets."""
         predicted, target, classes = _predict(self.name, outputs, labels, calls)
         right = (predicted == target).sum()
@@ -72,7 +72,7 @@ class Perplexity(BatchMetric):
 
     name = "perplexity"
 
-    def count(self, outputs: Tensor, labels: Tensor, calls: Sequence[Call] = ()) -> Tensor:
+    def count(self, outputs: Tensor, labels: Tensor, calls: Sequence[CrossEntropyCall] = ()) -> Tensor:
         """Return the sum of the cross-entropies, and their number."""
         logits, targets, ignored = _logits(self.name, outputs, labels, calls)
         total = cross_entropy(logits.float(), targets, ignore_index=ignored, reduction="sum")
@@ -90,7 +90,7 @@ class _Overlap(BatchMetric):
     Classes that are neither predicted nor a target are left out.
     """
 
-    def count(self, outputs: Tensor, labels: Tensor, calls: Sequence[Call] = ()) -> Tensor:
+    def count(self, outputs: Tensor, labels: Tensor, calls: Sequence[CrossEntropyCall] = ()) -> Tensor:
         """Return for each class the correct predictions, all predictions and all targets."""
         predicted, target, classes = _predict(self.name, outputs, labels, calls)
         if classes is None:
@@ -143,7 +143,7 @@ class _Predictions(NamedTuple):
     classes: int | None
 
 
-def _predict(name: str, outputs: Tensor, labels: Tensor, calls: Sequence[Call]) -> _Predictions:
+def _predict(name: str, outputs: Tensor, labels: Tensor, calls: Sequence[CrossEntropyCall]) -> _Predictions:
     if _without_one(outputs).shape == _without_one(labels).shape and _is_single(outputs):
         return _Predictions((outputs > 0).long().reshape(-1, 1), _decisions(labels).reshape(-1, 1), None)
     call = _only(calls)
@@ -162,7 +162,9 @@ def _predict(name: str, outputs: Tensor, labels: Tensor, calls: Sequence[Call]) 
     raise _misfit(name, outputs, labels)
 
 
-def _logits(name: str, outputs: Tensor, labels: Tensor, calls: Sequence[Call]) -> tuple[Tensor, Tensor, int]:
+def _logits(
+    name: str, outputs: Tensor, labels: Tensor, calls: Sequence[CrossEntropyCall]
+) -> tuple[Tensor, Tensor, int]:
     """Return logits ``(n, classes, …)``, targets ``(n, …)``, the ignored number."""
     call = _only(calls)
     if call is not None and call.has_classes:
@@ -190,7 +192,7 @@ def _without_one(values: Tensor) -> Tensor:
     return values.squeeze(1) if values.ndim > 1 else values
 
 
-def _only(calls: Sequence[Call]) -> Call | None:
+def _only(calls: Sequence[CrossEntropyCall]) -> CrossEntropyCall | None:
     """Return the first call if all are over the same targets."""
     return calls[0] if calls and all(call.is_over_targets_of(calls[0]) for call in calls) else None
 

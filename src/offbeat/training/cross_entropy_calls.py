@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 _ROUNDING = 1e-4  # relative, of sums in another order
 
 
-class Call(NamedTuple):
+class CrossEntropyCall(NamedTuple):
     """A call of torch's ``cross_entropy`` or ``nll_loss``."""
 
     outputs: Tensor  # (n, classes, …)
@@ -26,7 +26,7 @@ class Call(NamedTuple):
         """True if the targets are class numbers, not probabilities."""
         return not self.targets.is_floating_point()
 
-    def is_over_targets_of(self, other: "Call") -> bool:
+    def is_over_targets_of(self, other: "CrossEntropyCall") -> bool:
         """Return whether both are means over the same targets, with the same weights."""
         return (
             self.targets is other.targets
@@ -47,11 +47,11 @@ class CrossEntropyCalls(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.means: list[Call] = []
-        self.sums: list[Call] = []
+        self.means: list[CrossEntropyCall] = []
+        self.sums: list[CrossEntropyCall] = []
 
     @property
-    def shown(self) -> Sequence[Call]:
+    def shown(self) -> Sequence[CrossEntropyCall]:
         """The calls whose targets are those of the loss: the means, or else the sums."""
         return self.means or self.sums
 
@@ -78,7 +78,9 @@ class CrossEntropyCalls(TorchFunctionMode):
     ) -> None:
         is_mean = reduction == "mean" and size_average is not False and reduce is not False
         calls = self.means if is_mean else self.sums
-        calls.append(Call(outputs, targets, weight, ignore_index, value, _divisor(targets, weight, ignore_index)))
+        calls.append(
+            CrossEntropyCall(outputs, targets, weight, ignore_index, value, _divisor(targets, weight, ignore_index))
+        )
 
     def divisor(self) -> Tensor | None:
         """Return what the loss divides by, ``()``.

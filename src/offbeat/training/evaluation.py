@@ -15,16 +15,20 @@ from offbeat.inputs import Inputs, divide_inputs, map_inputs
 from offbeat.memory import is_out_of_memory
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.batch_metrics import BatchMetric
-from offbeat.training.cross_entropy_calls import Call
+from offbeat.training.cross_entropy_calls import CrossEntropyCall
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.fresh_copies import fresh
+from offbeat.training.loss_modules import IGNORED
 from offbeat.training.max_pooling import fast_max_pooling
-from offbeat.training.objectives import Loss, Metrics, model_loss, predictions
+from offbeat.training.metric_names import TRAINING_LOSS
+from offbeat.training.objectives import Loss, Metrics, accuracy, model_loss, predictions
 from offbeat.training.output_trees import copied, joined
 from offbeat.training.total_loss import TotalLoss
 
 _BATCH = 256  # fits into a CPU's cache: twice as fast for convolutions as thousands at once
 _GPU_BATCH = 2048
+_MOST_TRAINING_EXAMPLES = 10_000
+_MOST_LABELS = 100
 
 
 class Evaluator:
@@ -138,7 +142,7 @@ class _Measure:
         """True if the metric is a function of all outputs together."""
         return not isinstance(self._metric, BatchMetric)
 
-    def add(self, outputs: Tensor, labels: Tensor, calls: Sequence[Call] | None) -> None:
+    def add(self, outputs: Tensor, labels: Tensor, calls: Sequence[CrossEntropyCall] | None) -> None:
         """Count a batch; an error is kept until the value is asked for.
 
         The calls are None if it is unknown which tokens a model predicts.
@@ -198,3 +202,43 @@ def _check_tensor(outputs: Any) -> Tensor:
     if isinstance(outputs, Tensor):
         return outputs
     raise OffbeatError(f"the metrics need the model's outputs as one tensor, but they are a {type(outputs).__name__}")
+
+
+class TrainingLossEvaluator:
+    """A test set evaluator whose metrics include the loss on training examples."""
+
+    def __init__(self, test: Evaluator, training: Evaluator) -> None:
+        self._test = test
+        self._training = training
+
+    def __call__(self, vector: Tensor) -> tuple[float, dict[str, float]]:
+        """Return the mean loss and the value of each metric at ``vector``, ``(d,)``."""
+        loss, metrics = self._test(vector)
+        training_loss, _ = self._training(vector)
+        return loss, {**metrics, TRAINING_LOSS: training_loss}
+
+
+def evenly_spaced(number: int) -> Tensor:
+    """Return indices of 10,000 evenly spaced examples, or all of fewer."""
+    chosen = min(number, _MOST_TRAINING_EXAMPLES)
+    return torch.arange(chosen) * number // chosen
+
+
+def label_metrics(labels: Tensor, ignored: int = IGNORED) -> Metrics:
+    """Return a metric for each label, by its number as text; none for the ignored one.
+
+    It is the share of the label's examples that are predicted. Empty if the labels are not classes, integers ``(n,)``,
+    or if there are more than 100.
+    """
+    if labels.ndim != 1 or labels.dtype.is_floating_point or labels.dtype == torch.bool:
+        return {}
+    classes = [label for label in labels.unique().tolist() if label != ignored]
+    return {str(label): _accuracy_on(label) for label in classes} if len(classes) <= _MOST_LABELS else {}
+
+
+def _accuracy_on(label: int) -> Callable[[Tensor, Tensor], float]:
+    def measure(outputs: Tensor, labels: Tensor) -> float:
+        chosen = labels == label
+        return accuracy(outputs[chosen], labels[chosen])
+
+    return measure

@@ -15,13 +15,11 @@ from torch import Tensor
 from offbeat.inputs import Inputs, map_inputs, name_inputs
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.augmentation import AugmentationName
-from offbeat.training.evaluation import Evaluator
+from offbeat.training.evaluation import Evaluator, TrainingLossEvaluator, evenly_spaced, label_metrics
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.label_accuracy import label_metrics
 from offbeat.training.loss_modules import ignored_target
 from offbeat.training.minibatches import gather
 from offbeat.training.objectives import Metrics, Objective, accuracy
-from offbeat.training.training_loss import TrainingLossEvaluator, evenly_spaced
 
 Evaluate = Callable[[Tensor], tuple[float, dict[str, float]]]
 """Maps a model's vector ``(d,)`` to its test loss and its metrics."""

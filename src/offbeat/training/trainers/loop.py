@@ -8,14 +8,12 @@ from offbeat_core.randomness import Purpose, integer
 from offbeat_core.user_code_errors import user_code
 from torch import Tensor
 
-from offbeat.algorithms.components import LocalPlan
 from offbeat.inputs import Inputs
 from offbeat.training.augmentation import AUGMENTATIONS
-from offbeat.training.deterministic_pooling import deterministic_pooling
-from offbeat.training.max_pooling import fast_max_pooling
+from offbeat.training.max_pooling import deterministic_pooling, fast_max_pooling
 from offbeat.training.mean_loss import mean_of_steps
-from offbeat.training.trainers.adamw import AdamW
 from offbeat.training.trainers.backend import Backend, Job, Result, result_vector, results_of
+from offbeat.training.trainers.local_step import AdamW, local_step
 from offbeat.training.workload import Workload
 from offbeat.uniform_numbers import example_order
 
@@ -102,37 +100,3 @@ class LoopBackend(Backend):
         loss.backward()
         self._model.adopt()
         return loss.detach(), calls.divisor()
-
-
-def local_step(
-    weights: Tensor,
-    gradient: Tensor,
-    velocity: Tensor | None,
-    start: Tensor,
-    plan: LocalPlan,
-    step: int,
-    offset: Tensor | None = None,
-    adamw: AdamW | None = None,
-) -> None:
-    """Take a step of local training in place; all tensors are ``(d,)``.
-
-    The first step has index 0. Weights and velocity, which is zero before the first step and None without momentum, are
-    changed, as are AdamW's moments; the gradient is overwritten. The offset is added to it.
-    """
-    if offset is not None:
-        gradient.add_(offset)
-    if plan.mu:
-        gradient.add_(weights - start, alpha=plan.mu)
-    if plan.clip_norm is not None:
-        norm = torch.linalg.vector_norm(gradient).double()
-        is_too_long = (norm > plan.clip_norm) & norm.isfinite()
-        gradient.mul_(torch.where(is_too_long, plan.clip_norm / norm, 1.0).float())
-    lr = plan.lr[step] if isinstance(plan.lr, tuple) else plan.lr
-    if adamw is not None:
-        adamw.step(weights, gradient, lr, plan.weight_decay)
-        return
-    if plan.weight_decay:
-        gradient.add_(weights, alpha=plan.weight_decay)
-    if velocity is not None:
-        gradient = velocity.mul_(plan.momentum).add_(gradient)
-    weights.sub_(gradient, alpha=lr)

@@ -16,14 +16,14 @@ from torch.func import functional_call, grad_and_value, vmap  # pyright: ignore[
 
 from offbeat.inputs import Inputs, divide_inputs, map_inputs
 from offbeat.training.augmentation import AUGMENTATIONS
-from offbeat.training.deterministic_pooling import deterministic_pooling
+from offbeat.training.max_pooling import deterministic_pooling
 from offbeat.training.mean_loss import mean_loss
 from offbeat.training.minibatches import Integers, example_orders
-from offbeat.training.trainers.adamw import AdamW
 from offbeat.training.trainers.backend import Backend, Job, Result, read_numbers, result_vector
 from offbeat.training.trainers.batched.dense import dense_step, is_dense
 from offbeat.training.trainers.batched.dropout import Draw, Dropout
 from offbeat.training.trainers.batched.unfolded_convolution import UnfoldedConvolutions
+from offbeat.training.trainers.local_step import AdamW
 from offbeat.training.workload import Workload
 
 _FETCHED = 256  # examples fetched together, if a step has no more: they stay in the cache until they are used

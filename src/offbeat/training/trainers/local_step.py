@@ -1,4 +1,4 @@
-"""AdamW's rule, for one model and for stacked models.
+"""A step of local training, and AdamW's rule for one model and for stacked models.
 
 ``torch.optim.AdamW`` has one step size for all entries of a tensor; stacked models have one each.
 """
@@ -7,6 +7,8 @@ import math
 
 import torch
 from torch import Tensor
+
+from offbeat.algorithms.components import LocalPlan
 
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8  # torch's defaults
 
@@ -44,3 +46,37 @@ class AdamW:
             weights.addcmul_(mean / scale, rate, value=-1)
         else:
             weights.addcdiv_(mean, scale, value=-rate)
+
+
+def local_step(
+    weights: Tensor,
+    gradient: Tensor,
+    velocity: Tensor | None,
+    start: Tensor,
+    plan: LocalPlan,
+    step: int,
+    offset: Tensor | None = None,
+    adamw: AdamW | None = None,
+) -> None:
+    """Take a step of local training in place; all tensors are ``(d,)``.
+
+    The first step has index 0. Weights and velocity, which is zero before the first step and None without momentum, are
+    changed, as are AdamW's moments; the gradient is overwritten. The offset is added to it.
+    """
+    if offset is not None:
+        gradient.add_(offset)
+    if plan.mu:
+        gradient.add_(weights - start, alpha=plan.mu)
+    if plan.clip_norm is not None:
+        norm = torch.linalg.vector_norm(gradient).double()
+        is_too_long = (norm > plan.clip_norm) & norm.isfinite()
+        gradient.mul_(torch.where(is_too_long, plan.clip_norm / norm, 1.0).float())
+    lr = plan.lr[step] if isinstance(plan.lr, tuple) else plan.lr
+    if adamw is not None:
+        adamw.step(weights, gradient, lr, plan.weight_decay)
+        return
+    if plan.weight_decay:
+        gradient.add_(weights, alpha=plan.weight_decay)
+    if velocity is not None:
+        gradient = velocity.mul_(plan.momentum).add_(gradient)
+    weights.sub_(gradient, alpha=lr)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from offbeat.training.trainers.adamw import AdamW
+from offbeat.training.trainers.local_step import AdamW
 
 RATES = (0.01, 0.3, 0.0, 0.02)
 SCALES = (1.0, 1e-6, 1e3, 0.0, 1e-12)  # of the gradients, step by step
