@@ -149,9 +149,9 @@ def population(file: Path, changes: Sequence[str], output: Path | None) -> None:
     """Draw the clients of FILE: availability, speeds and labels."""
     from offbeat.cli.terminal import console
     from offbeat.config import experiment_file
-    from offbeat.report.population.plots import write_population
-    from offbeat.report.population.statistics import population_statistics
-    from offbeat.report.population.table import population_table
+    from offbeat.report.population_plots import write_population
+    from offbeat.report.population_statistics import population_statistics
+    from offbeat.report.population_table import population_table
     from offbeat.runs.run_all import load_data
 
     experiment = experiment_file.load(file, changes)

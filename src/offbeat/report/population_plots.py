@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from offbeat import units
 from offbeat.report.export import write_file
 from offbeat.report.plot_style import GREY, INK, STYLE, WIDTH, png, tidy, title
-from offbeat.report.population.statistics import PopulationStatistics, effective_labels, evenly
-from offbeat.report.population.table import how_many, seconds
+from offbeat.report.population_statistics import PopulationStatistics, effective_labels, evenly
+from offbeat.report.population_table import how_many, seconds
 
 _CLIENTS = 100  # rows or columns of a panel; more would be too thin to see
 _CLASSES = 100  # rows of the heat map, for the same reason

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from offbeat_core.errors import OffbeatError
 
 from offbeat.data.dataset import Dataset
-from offbeat.report.population.statistics import effective_labels, evenly, population_statistics
+from offbeat.report.population_statistics import effective_labels, evenly, population_statistics
 from offbeat.worlds.population import build_population
-from tests.report.population.example import ALWAYS, Spells, example
+from tests.report.example_population import ALWAYS, Spells, example
 
 
 def test_of_the_first_seed(experiment, digits):

@@ -3,9 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from offbeat.report.population.plots import population_figure, write_population
-from tests.report.population.example import Spells
-from tests.report.population.example import example as worked_out_by_hand
+from offbeat.report.population_plots import population_figure, write_population
+from tests.report.example_population import Spells
+from tests.report.example_population import example as worked_out_by_hand
 
 
 class Turns:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from offbeat import units
-from offbeat.report.population.statistics import TIMES, PopulationStatistics, effective_labels
+from offbeat.report.population_statistics import TIMES, PopulationStatistics, effective_labels
 
 
 def population_table(statistics: PopulationStatistics) -> Table:

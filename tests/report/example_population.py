@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from offbeat.report.population.statistics import PopulationStatistics
+from offbeat.report.population_statistics import PopulationStatistics
 
 
 class Spells:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from offbeat.report.population.table import how_many, population_table, seconds
+from offbeat.report.population_table import how_many, population_table, seconds
 from offbeat.worlds import availability_check
-from tests.report.population.example import ALWAYS, Spells, example
+from tests.report.example_population import ALWAYS, Spells, example
 
 
 def shown(statistics):

@@ -1,1 +1,0 @@
-"""Report on a population: examples, speeds, availability."""
