@@ -14,6 +14,16 @@ ROOT = Path(__file__).parents[1]
 SOURCES = ("src", "packages", "studies", "tests", "tools", "benchmarks", "examples")
 LONGEST_SUMMARY = 80
 MOST_WORDS = 1200
+MOST_WORDS_BY_HAND = 60_000
+
+# Pages and folders in docs/ that a program writes: they do not count as written by hand.
+GENERATED = (
+    "docs/results",
+    "docs/reference.md",
+    "docs/performance-tables.md",
+    "docs/theory-measurements.md",
+    "docs/benchmark.md",
+)
 
 # Pages that are longer, and how long they may be: references, and what a program writes.
 LONGER_PAGES = {
@@ -71,11 +81,26 @@ def faults_of_page(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the line number of each fault in a page, with advice."""
     text = path.read_text(encoding="utf-8")
     most = LONGER_PAGES.get(str(path.relative_to(ROOT)), MOST_WORDS)
-    words = sum(any(map(str.isalnum, word)) for word in text.split())  # the lines of a table are none
+    words = count_words(text)
     if words > most:
         yield 1, f"a page has at most {most:,} words; this one has {words:,}"
     blank = re.sub(r"^```.*?^```", lambda code: "\n" * code[0].count("\n"), text, flags=re.DOTALL | re.MULTILINE)
     yield from phrases(blank)
+
+
+def count_words(text: str) -> int:
+    """Return the number of words; the lines of a table are none."""
+    return sum(any(map(str.isalnum, word)) for word in text.split())
+
+
+def words_by_hand() -> int:
+    """Return the number of words in the pages of docs/ that people write."""
+    pages = (page for page in (ROOT / "docs").rglob("*.md") if not _is_generated(page))
+    return sum(count_words(page.read_text(encoding="utf-8")) for page in pages)
+
+
+def _is_generated(page: Path) -> bool:
+    return any(page.is_relative_to(ROOT / place) for place in GENERATED)
 
 
 def phrases(text: str) -> Iterator[tuple[int, str]]:
@@ -97,6 +122,9 @@ def main() -> int:
         for number, fault in check(path):
             found += 1
             print(f"{path.relative_to(ROOT)}:{number}: {fault}")
+    if (words := words_by_hand()) > MOST_WORDS_BY_HAND:
+        found += 1
+        print(f"docs: pages written by hand have at most {MOST_WORDS_BY_HAND:,} words; these have {words:,}: cut some")
     return min(found, 1)
 
 

@@ -43,3 +43,28 @@ def test_a_page_that_is_too_long_is_found_and_code_is_not_read(tmp_path, monkeyp
     assert [number for number, _ in style.faults_of_page(page)] == [1]
     page.write_text("```\nas ever\n```\n" + "| --- " * style.MOST_WORDS, encoding="utf-8")  # no word is too many
     assert list(style.faults_of_page(page)) == []
+
+
+def test_only_pages_that_people_write_count(tmp_path, monkeypatch):
+    monkeypatch.setattr(style, "ROOT", tmp_path)
+    for name, text in {
+        "a.md": "two | words",
+        "how-to/b.md": "one",
+        "results/c.md": "many",
+        "reference.md": "all",
+    }.items():
+        (tmp_path / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "docs" / name).write_text(text, encoding="utf-8")
+    assert style.words_by_hand() == 3
+
+
+def test_too_many_words_in_all_are_a_fault(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(style, "ROOT", tmp_path)
+    monkeypatch.setattr(style, "MOST_WORDS_BY_HAND", 2)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").touch()
+    (tmp_path / "docs" / "a.md").write_text("one two", encoding="utf-8")
+    assert style.main() == 0
+    (tmp_path / "docs" / "a.md").write_text("one two three", encoding="utf-8")
+    assert style.main() == 1
+    assert "at most 2 words; these have 3" in capsys.readouterr().out
