@@ -196,6 +196,9 @@ class TestEveryKey:
         assert (experiment.metrics, experiment.better) == (("accuracy",), "higher")
         assert experiment.plan("fedavg") == LocalPlan(steps=3, batch_size=8, lr=0.1)
 
+    def test_tables_of_other_programs_are_ignored(self, save: Save, tiny: dict[str, Any]) -> None:
+        assert load(save(tiny | {"tool": {"papers": {"seeds": [7]}}})) == load(save(tiny))
+
 
 class TestMetrics:
     @pytest.mark.parametrize(

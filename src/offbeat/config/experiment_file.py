@@ -38,8 +38,8 @@ from offbeat.training.metric_names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
 from offbeat.training.trainers.names import TrainerName
 
-REPRODUCTION_TABLES = ("reproduction", "panels", "scales", "tuning", "claims")
-"""The tables of papers' figures, which an experiment ignores."""
+TOOL_TABLE = "tool"
+"""The table of an experiment's file that is for other programs, as in ``pyproject.toml``."""
 
 SectionT = TypeVar("SectionT", bound=Section)
 _MOST_EVALUATIONS = 10_000_000
@@ -243,7 +243,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
 
 def experiment_of(table: Mapping[str, Any], path: Path) -> Experiment:
     """Return the experiment of a table from the file ``path``; errors as for ``load``."""
-    table = {"name": path.stem} | {key: value for key, value in table.items() if key not in REPRODUCTION_TABLES}
+    table = {"name": path.stem} | {key: value for key, value in table.items() if key != TOOL_TABLE}
     lines: list[str] = []
     context = {"folder": path.parent}
     with error_prefix(path):

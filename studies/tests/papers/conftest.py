@@ -17,19 +17,19 @@ OWN = ("papers", "--experiments", "papers")  # a folder of the test
 FIGURE = """
 seeds = [1, 2]
 
-[reproduction]
+[tool.papers.reproduction]
 paper = "A paper"
 figure = "Figure 1"
 question = "Digits, by softmax."
 over = "updates"
 differs = ["Everything."]
 
-[scales.quick]
+[tool.papers.scales.quick]
 minutes = 0.1
 set = ["stop.virtual_seconds=20.0"]
 notes = ["Half of the time."]
 
-[scales.full]
+[tool.papers.scales.full]
 minutes = 200
 
 [data]
@@ -63,7 +63,7 @@ virtual_seconds = 40.0
 every_seconds = 5.0
 target = 0.3
 
-[[claims]]
+[[tool.papers.claims]]
 name = "FedAvg learns something"
 quantity = "final"
 of = "fedavg"
@@ -71,7 +71,7 @@ relation = "at least"
 value = 0.15
 paper = "it does"
 
-[[claims]]
+[[tool.papers.claims]]
 name = "FedAvg is perfect"
 quantity = "tail"
 of = "fedavg"
@@ -81,7 +81,7 @@ last_seconds = 10.0
 limit_from = "paper"
 paper = "it is [sic]"
 
-[[claims]]
+[[tool.papers.claims]]
 name = "FedAsync sends as much"
 quantity = "bytes_to_target"
 of = "fedasync"
@@ -92,16 +92,16 @@ paper = "it does"
 """
 
 PANELS = """
-[panels.a]
+[tool.papers.panels.a]
 figure = "Figure 1 (a)"
 question = "With few."
 set = ["population.clients=5", "stop.virtual_seconds=30.0"]
 
-[panels.b]
+[tool.papers.panels.b]
 figure = "Figure 1 (b)"
 question = "With many."
 
-[[claims]]
+[[tool.papers.claims]]
 name = "It holds for one"
 quantity = "best"
 of = "fedasync"
@@ -110,7 +110,7 @@ value = 0.1
 panels = ["b"]
 paper = "so it is"
 
-[[claims]]
+[[tool.papers.claims]]
 name = "More clients are no slower"
 quantity = "best"
 of = "fedavg"
@@ -120,7 +120,7 @@ than_panel = "a"
 tolerance = 0.9
 paper = "they are not"
 
-[[claims]]
+[[tool.papers.claims]]
 name = "More clients are as far ahead"
 quantity = "best"
 of = "fedavg"
@@ -177,6 +177,11 @@ def reproduced(experiments, reproduced_folder, tmp_path):
     folder, output = reproduced_folder
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     return output
+
+
+def before_claims(tables):
+    """Return the text of a figure's file with more tables before its claims."""
+    return FIGURE.replace("[[tool.papers.claims]]", f"{tables}[[tool.papers.claims]]", 1)
 
 
 def write_figures():

@@ -76,7 +76,7 @@ def test_figures_or_all_must_be_given(experiments, papers, arguments):
 
 
 def test_figures_without_the_scale_are_reported_and_left_out(reproduced, papers):
-    other = FIGURE.replace("[scales.quick]", "[scales.medium]")
+    other = FIGURE.replace("[tool.papers.scales.quick]", "[tool.papers.scales.medium]")
     Path("papers/paper/fig2.toml").write_text(other, encoding="utf-8")
     code, out, _ = papers("paper", "--jobs", "1")
     assert code == 0

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from offbeat_studies.papers.figures.catalogue import find, read_all
+from offbeat_studies.papers.figures.figure_file import own_tables
 
 ROOT = Path(__file__).parents[3]
 EXPERIMENTS = ROOT / "studies/offbeat_studies/papers"
@@ -88,7 +89,7 @@ def test_fedprox_has_the_papers_mu_at_full_scale():
 @pytest.mark.parametrize("path", sorted(EXPERIMENTS.glob("*/*.toml")), ids=lambda path: path.stem)
 def test_a_tuned_value_can_be_inside_its_grid(path):
     """Claims about values at the edge of a grid stay open, and of two numbers both are at the edge."""
-    tuning = tomllib.loads(path.read_text(encoding="utf-8")).get("tuning", {})
+    tuning = own_tables(tomllib.loads(path.read_text(encoding="utf-8"))).get("tuning", {})
     for grid in (tuning.get("all", {}), *tuning.get("own", {}).values()):
         assert {key for key, values in grid.items() if len(values) == 2} == set()
 
@@ -97,11 +98,12 @@ def test_a_tuned_value_can_be_inside_its_grid(path):
 def test_fedfas_tables_tune_the_learning_rate_and_the_server_step_of_every_algorithm(path):
     """The paper's server step is not known, so that an algorithm must not be judged by one that we chose."""
     file = tomllib.loads(path.read_text(encoding="utf-8"))
+    tuning = own_tables(file)["tuning"]
     for label, table in file["algorithms"].items():
         kind = table.get("algorithm", label)
         step = {"fedasync": "mixing_alpha"}.get(kind, "server_lr")
         has_none = table.get("transmit") == "params" or label == "fedfa-delta-1"  # the latter is named after its step
-        tuned = set(file["tuning"]["own"].get(label, file["tuning"]["all"]))
+        tuned = set(tuning["own"].get(label, tuning["all"]))
         assert tuned == ({"local.lr"} if has_none else {"local.lr", step}), label
 
 
@@ -109,7 +111,8 @@ def test_fedfas_tables_tune_the_learning_rate_and_the_server_step_of_every_algor
 def test_fedfas_steps_move_the_model_as_far_as_fedbuffs(name):
     """An upload moves it by server_lr in FedFa-Delta, by server_lr / K in FedBuff."""
     file = tomllib.loads((EXPERIMENTS / "fedfa" / f"{name}.toml").read_text(encoding="utf-8"))
-    grids = {label: file["tuning"]["own"].get(label, file["tuning"]["all"]) for label in file["algorithms"]}
+    tuning = own_tables(file)["tuning"]
+    grids = {label: tuning["own"].get(label, tuning["all"]) for label in file["algorithms"]}
     pairs = (
         [("fedfa-delta", "fedbuff")] if name != "table5" else [(f"fedfa-{m}", f"fedbuff-{m}") for m in (2, 5, 10, 20)]
     )

@@ -15,7 +15,7 @@ from offbeat_studies.papers.displacement.figure import DisplacementFigure, displ
 from offbeat_studies.papers.displacement.points import measure as measure_points
 from offbeat_studies.papers.figures.comparison import comparison_result
 from offbeat_studies.papers.figures.completed_runs import figure_folder, remove_outdated_runs
-from offbeat_studies.papers.figures.figure_file import ComparisonFigure, load
+from offbeat_studies.papers.figures.figure_file import ComparisonFigure, load, own_tables
 from offbeat_studies.papers.figures.figure_result import FigureResult
 from offbeat_studies.papers.figures.theorem import TheoremFigure, load_theorem, measure, theorem_result
 from offbeat_studies.papers.figures.tuning import TUNING_FOLDER, best_points, tuning_runs
@@ -33,7 +33,7 @@ def read_all(folders: Iterable[Path]) -> list[AnyFigure]:
     """Return the figures of folders, sorted by name in each."""
     found: list[AnyFigure] = []
     for path in (path for folder in folders for path in sorted(folder.glob("*/*.toml"))):
-        table = experiment_file.read_table(path)
+        table = own_tables(experiment_file.read_table(path))
         if "theory" in table:
             found.append(load_theorem(path, table))
         elif "displacement" in table:

@@ -58,7 +58,7 @@ class ComparisonFigure(PaperFigure):
 
     def fingerprint(self, scale: str) -> str:
         """Return a hash of the settings and claims; texts and seeds do not count."""
-        without = {*experiment_file.REPRODUCTION_TABLES, "seeds"}
+        without = {experiment_file.TOOL_TABLE, "seeds"}
         tables = [
             {key: value for key, value in one._table(scale).items() if key not in without}
             for one in (self, *self.compared.values())
@@ -78,11 +78,16 @@ class ComparisonFigure(PaperFigure):
         return table
 
 
+def own_tables(table: dict[str, Any]) -> dict[str, Any]:
+    """Return ``[tool.papers]`` of a file, empty without one."""
+    tools = table.get(experiment_file.TOOL_TABLE, {})
+    found = tools.get("papers", {}) if isinstance(tools, dict) else {}
+    return found if isinstance(found, dict) else {}
+
+
 def load(path: Path) -> list[ComparisonFigure]:
     """Read the figures of a file, one for each panel, and check all their scales."""
-    table = experiment_file.read_table(path)
-    extra: dict[str, Any] = {key: table[key] for key in experiment_file.REPRODUCTION_TABLES if key in table}
-    tables = FigureTables.read(extra, path)
+    tables = FigureTables.read(own_tables(experiment_file.read_table(path)), path)
     check_panels(tables.claims, list(tables.panels), path)
     figures: dict[str | None, ComparisonFigure] = {}
     for panel in list(tables.panels) or [None]:

@@ -10,7 +10,7 @@ from studies.tests.papers.conftest import FIGURE, PANELS, assert_one_line
         ('panels = ["b"]', "panels = []", "panels"),
         ('panels = ["b"]', 'panels = ["c"]', "'It holds for one': panels: Allowed: a, b"),
         ("population.clients=5", "population.clients=0", "clients"),
-        ("[panels.b]", '[panels."b/c"]', "panels"),
+        ("[tool.papers.panels.b]", '[tool.papers.panels."b/c"]', "panels"),
         ('than_panel = "a"', 'than_panel = "c"', "'More clients are no slower': than_panel: Allowed: a, b"),
         ('than_panel = "a"', 'than_panel = "b"', "than_panel = 'b' must be above the panels"),
         ('than_panel = "a"', 'than_panel = "a"\npanels = ["a"]', "than_panel = 'a' must be above the panels"),

@@ -4,7 +4,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat.config import experiment_file
 from offbeat_studies.papers.figures.catalogue import find, read_all
 from offbeat_studies.papers.figures.figure_file import load
-from studies.tests.papers.conftest import FIGURE, PANELS, assert_one_line
+from studies.tests.papers.conftest import FIGURE, PANELS, assert_one_line, before_claims
 
 
 def test_a_figure_is_read_at_its_scales(experiments):
@@ -40,7 +40,7 @@ def test_a_figure_file_is_also_an_experiment(experiments):
         ("target = 0.3\n", "", "bytes_to_target needs evaluate.target"),
         ('figure = "Figure 1"\n', "", "figure"),
         ("stop.virtual_seconds=20.0", "stop.virtual=20.0", "virtual"),
-        ("[scales.quick]", "[scales.tiny]", "scales"),
+        ("[tool.papers.scales.quick]", "[tool.papers.scales.tiny]", "scales"),
         ("minutes = 0.1", "minutes = 0", "minutes"),
         ('quantity = "final"', 'quantity = "final"\nmeasure = "lost"', "measure: did you mean 'loss'"),
         ('quantity = "final"', 'quantity = "final"\nless = "fedavgg"', "did you mean 'fedavg'"),
@@ -67,11 +67,11 @@ def test_a_file_may_hold_several_panels(experiments, write):
 
 
 TWO_PANELS = """
-[panels.a]
+[tool.papers.panels.a]
 figure = "Figure 1 (a)"
 question = "All."
 
-[panels.b]
+[tool.papers.panels.b]
 figure = "Figure 1 (b)"
 question = "FedAsync."
 without = ["fedavg"]
@@ -81,7 +81,7 @@ without = ["fedavg"]
 def test_a_panel_may_leave_out_an_algorithm_that_another_one_runs(write):
     claims = [(f"value = {value}\n", f'value = {value}\npanels = ["a"]\n') for value in ("0.15", "0.999")]
     compared = ('than = "fedavg"\n', 'than = "fedavg"\nthan_panel = "a"\n')
-    whole, part = load(write(FIGURE.replace("[[claims]]", TWO_PANELS + "[[claims]]", 1), *claims, compared))
+    whole, part = load(write(before_claims(TWO_PANELS), *claims, compared))
     assert [list(one.experiment("full").algorithms) for one in (whole, part)] == [["fedavg", "fedasync"], ["fedasync"]]
     assert (part.compared, [claim.than_panel for claim in part.claims]) == ({"a": whole}, ["a"])
 

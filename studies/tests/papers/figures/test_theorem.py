@@ -12,22 +12,22 @@ from offbeat_studies.papers.theory.measured_bound import Row
 from studies.tests.papers.conftest import RESULTS, assert_one_line
 
 THEOREM = """
-[reproduction]
+[tool.papers.reproduction]
 paper = "A paper"
 figure = "Theorem 9"
 question = "How it grows."
 
-[scales.quick]
+[tool.papers.scales.quick]
 minutes = 0.1
 
-[theory]
+[tool.papers.theory]
 seeds = 12
 
-[theory.sweeps]
+[tool.papers.theory.sweeps]
 async_comm_sgd_rounds = [50, 3200]
 fedbuff_staleness = [0, 1]
 
-[[claims]]
+[[tool.papers.claims]]
 name = "It falls"
 quantity = "slope"
 of = "async_comm_sgd_rounds"
@@ -35,7 +35,7 @@ relation = "at most"
 value = 0.0
 paper = "it does"
 
-[[claims]]
+[[tool.papers.claims]]
 name = "It is tight"
 quantity = "smallest_ratio"
 of = "async_comm_sgd_rounds"
@@ -43,7 +43,7 @@ relation = "at least"
 value = 0.9
 paper = "it is not said"
 
-[[claims]]
+[[tool.papers.claims]]
 name = "It holds"
 quantity = "largest_ratio"
 of = "fedbuff_staleness"
@@ -102,7 +102,7 @@ def test_theorems_are_listed_with_the_other_figures(theorem):
         ('quantity = "largest_ratio"', 'quantity = "slope"', "a slope needs values above 0"),
         ("seeds = 12", "seeds = 1", "seeds"),
         ('quantity = "smallest_ratio"', 'quantity = "largest_ratio"', "largest_ratio goes with at most"),
-        ("[scales.quick]", "[scales.tiny]", "scales"),
+        ("[tool.papers.scales.quick]", "[tool.papers.scales.tiny]", "scales"),
         ('of = "fedbuff_staleness"', 'of = ["fedbuff_staleness", "fedbuff_steps"]', "did you mean 'fedbuff_staleness'"),
         (
             'of = "async_comm_sgd_rounds"',

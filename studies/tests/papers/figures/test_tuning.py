@@ -15,17 +15,17 @@ from offbeat_studies.papers.figures.algorithms_table import worst_client_accurac
 from offbeat_studies.papers.figures.catalogue import find
 from offbeat_studies.papers.figures.figure_file import load as load_figure
 from offbeat_studies.papers.figures.tuning import best_points, tuning_lines, tuning_runs
-from studies.tests.papers.conftest import FIGURE, RESULTS, assert_one_line
+from studies.tests.papers.conftest import FIGURE, RESULTS, assert_one_line, before_claims
 
 TUNING = """
-[tuning]
+[tool.papers.tuning]
 seed = 7
 set = ["stop.virtual_seconds=15.0"]
 
-[tuning.all]
+[tool.papers.tuning.all]
 "local.lr" = [1e-9, 0.3]
 
-[tuning.own.fedasync]
+[tool.papers.tuning.own.fedasync]
 mixing_alpha = [1e-9, 0.5]
 """
 
@@ -51,11 +51,11 @@ def test_each_algorithm_is_run_at_each_point(tuned):
 
 
 PANELS = """
-[panels.a]
+[tool.papers.panels.a]
 figure = "Figure 1 (a)"
 question = "All."
 
-[panels.b]
+[tool.papers.panels.b]
 figure = "Figure 1 (b)"
 question = "FedAvg."
 without = ["fedasync"]
@@ -65,7 +65,7 @@ without = ["fedasync"]
 
 def test_a_panel_is_tuned_for_its_own_algorithms(write):
     of_both = ("factor = 1000.0\n", 'factor = 1000.0\npanels = ["a"]\n')
-    _, part = load_figure(write(FIGURE.replace("[[claims]]", PANELS + "[[claims]]", 1) + TUNING, of_both))
+    _, part = load_figure(write(before_claims(PANELS) + TUNING, of_both))
     assert list(part.tuning_experiment("quick").algorithms) == ["fedavg 0", "fedavg 1"]
     lines = tuning_lines(part.tuning, {"fedavg": {"local.lr": 0.3}})
     assert "fedasync" not in "\n".join(lines)
