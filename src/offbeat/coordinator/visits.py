@@ -14,6 +14,8 @@ from offbeat.coordinator.states import VisitCall, VisitState, next_state
 from offbeat.coordinator.visit_plans import VisitPlans, plan_from_plain, plan_to_plain
 
 _NONE = -1
+_OPEN, _LAPSED = VisitState.OPEN, VisitState.LAPSED  # found faster than in their class, millions of times
+_ASSIGN = VisitCall.ASSIGN
 _COLUMNS = ("visit", "version", "state", "receipt", "counted_visit", "counted_version", "counted_receipt")
 
 
@@ -62,7 +64,7 @@ class VisitTable:
 
     def has_slot(self, client: int) -> bool:
         """Return whether the client has an open visit whose lease has not lapsed."""
-        return self._state[client] == VisitState.OPEN
+        return self._state[client] == _OPEN
 
     def assignment(self, client: int, visit: int | None = None) -> Assignment | None:
         """Return the assignment of the client's open visit; None if it has none.
@@ -118,7 +120,7 @@ class VisitTable:
         self, client: int, version: int, plan: LocalPlan, lease_until: float, visit_until: float = math.inf
     ) -> Assignment:
         """Open a visit in place of the client's latest one, and return its assignment."""
-        self._move(client, VisitCall.ASSIGN)
+        self._move(client, _ASSIGN)
         visit = self._visit[client] + 1
         since = self._counted_version[client]
         assignment = Assignment(
@@ -142,8 +144,8 @@ class VisitTable:
 
     def close(self, client: int, receipt: Receipt, call: VisitCall = VisitCall.RECEIVE) -> bool:
         """Close the client's open visit; return whether it had lapsed."""
-        has_lapsed = self._state[client] == VisitState.LAPSED
-        self._move(client, call)
+        before = self._state[client]
+        self._state[client] = next_state(before, call)
         del self._open[client]
         packed = _packed(receipt)
         self._receipt[client] = packed
@@ -151,7 +153,7 @@ class VisitTable:
             self._counted_visit[client] = self._visit[client]
             self._counted_version[client] = self._version[client]
             self._counted_receipt[client] = packed
-        return has_lapsed
+        return before == _LAPSED
 
     def finish(self, version: int) -> int:
         """Close all open visits without their updates; return how many had slots.
