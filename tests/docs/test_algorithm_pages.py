@@ -17,6 +17,16 @@ from offbeat.report.collect import collect
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs/algorithms"
 PAGES = sorted(page for page in FOLDER.glob("*.md") if page.name != "index.md")
+CHAPTERS = [
+    "The rule",
+    "Hyper-parameters",
+    "When it wins, and when not",
+    "Theory",
+    "Related algorithms",
+    "What it costs",
+    "Privacy",
+    "Source",
+]
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
 
@@ -30,6 +40,11 @@ def test_the_index_has_a_row_for_every_page():
     titles = {page.name: page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ") for page in PAGES}
     shown = [cells[0] for cells in rows(index) if cells[0].startswith("[")]
     assert sorted(shown) == sorted(f"[{title}]({name})" for name, title in titles.items())
+
+
+@every_page
+def test_every_page_has_the_same_chapters(page):
+    assert re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE) == CHAPTERS
 
 
 def test_every_page_is_of_an_algorithm():
