@@ -1,9 +1,10 @@
 import dataclasses
 import math
-from itertools import product
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.func import grad, vmap
 from torch.nn import functional
@@ -61,18 +62,30 @@ def assert_same_bits(values, *args, fast=True, **kwargs):
 
 @pytest.fixture
 def values():
+    return few_values()
+
+
+def few_values():
     """Few values, so that most windows have several largest ones, and zeros of both signs."""
     random = torch.Generator().manual_seed(0)
     values = torch.randint(-2, 3, (3, 5, 8, 9), generator=random).float()
     return values * torch.randint(-1, 2, values.shape, generator=random)
 
 
-@pytest.mark.parametrize(
-    ("kernel_size", "stride", "padding", "ceil_mode"),
-    [(1, None, 0, False), *product([2, 3, (3, 2)], [None, 3, (4, 3)], [0, 1, (1, 0)], [False, True])],
+@given(
+    kernel=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    gaps=st.tuples(st.integers(0, 2), st.integers(0, 2)),
+    padded=st.tuples(st.booleans(), st.booleans()),
+    ceil_mode=st.booleans(),
 )
-def test_bits_are_those_of_pytorch(values, kernel_size, stride, padding, ceil_mode):
-    assert_same_bits(values, kernel_size, stride, padding, ceil_mode=ceil_mode)
+def test_bits_are_those_of_pytorch(kernel, gaps, padded, ceil_mode):
+    stride = tuple(size + gap for size, gap in zip(kernel, gaps, strict=True))
+    padding = tuple(int(is_padded and size > 1) for size, is_padded in zip(kernel, padded, strict=True))
+    assert_same_bits(few_values(), kernel, stride, padding, ceil_mode=ceil_mode)
+
+
+def test_by_default_windows_divide_the_image(values):
+    assert_same_bits(values, 2)
 
 
 @pytest.mark.parametrize(("kernel_size", "stride"), [(3, 2), (2, 1), ((2, 3), (2, 1))])

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from offbeat.training.accelerator import Accelerator
 
-Size = int | Sequence[int]
+Size = int | list[int] | tuple[int, ...]
 
 
 def fast_max_pooling(module: nn.Module) -> AbstractContextManager[Any]:
