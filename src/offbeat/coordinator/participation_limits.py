@@ -17,9 +17,9 @@ _MOST_FAILURES = 2
 class Participation:
     """A count of the sums that each client took part in, and two limits.
 
-    Sums are numbered 1, 2, … as they are released. A client takes part in at most ``limit`` sums. It is not assigned
-    again before the sum that it was in has been opened, and then no sooner than its update may come ``separation``
-    numbers later. It works from a later version than before: the same work under another mask would show its update.
+    Sums are numbered 1, 2, … as they are released. A client takes part in at most ``limit`` sums. It is assigned
+    again once its last sum has been opened, and once its next update can be in a sum at least ``separation`` numbers
+    later. It then works from a later version: the same work under another mask would show its update.
 
     Args:
         clients: Number of clients N.
@@ -63,10 +63,10 @@ class Participation:
         heappush(self._resting, (number + self.separation, client))
 
     def note_failure(self, clients: Sequence[int], number: int) -> None:
-        """Record that a sum could not be opened, because of one of these clients.
+        """Record that a sum could not be opened because of one of these clients.
 
-        Nobody can tell who it was. So they come again in different sums, and who is in a second failure does not come
-        again.
+        Nobody can tell which one. So the clients come again in different sums, and a client of two failed sums is
+        suspended.
         """
         for later, client in enumerate(clients, start=1):
             self._failures[client] = self._failures.get(client, 0) + 1
@@ -74,7 +74,7 @@ class Participation:
             heappush(self._resting, (number + later + self.separation, client))
 
     def suspended(self) -> list[int]:
-        """Return the clients that do not come again, in order."""
+        """Return the suspended clients, in order."""
         return sorted(client for client, failures in self._failures.items() if failures >= _MOST_FAILURES)
 
     def returning(self, algorithm: Algorithm[Any]) -> list[int]:

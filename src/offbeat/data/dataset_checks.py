@@ -82,7 +82,7 @@ def _check_array(name: str, key: str, array: Any) -> None:
 
 
 def _check_labels(name: str, part: str, labels: NDArray[Any], classes: int | None) -> None:
-    """Refuse labels that are not finite, or not classes although those are counted."""
+    """Refuse labels that are not finite; or, where classes are counted, not classes."""
     if classes is None:
         return _check_finite(name, part, "labels", labels)
     if labels.ndim != 1 or labels.dtype == np.bool_:

@@ -13,8 +13,8 @@ from offbeat.simulation.events import EventQueue, Kind
 class Attendance:
     """Tells the coordinator which idle clients are available.
 
-    Where the algorithm plans by speed, a client that comes for its first visit reports how long a step takes, and how
-    long a whole upload would take that began at once and never paused. That costs neither time nor bytes. The clients
+    Where the algorithm plans by speed, a client reports two times before its first visit: of a step, and of an
+    uncompressed upload that begins at once and is not interrupted. The report costs neither time nor bytes. The clients
     in ``at_work`` have a visit.
 
     Attributes:

@@ -42,8 +42,8 @@ class SimulatedVisit:
 def visits_state(visits: Mapping[int, SimulatedVisit]) -> dict[str, Any]:
     """Return the visits as a flat dict of tensors and plain values.
 
-    A trained visit is saved with its upload, one that is not trained with its starting model: training it later gives
-    the same result, and many visits share a starting model.
+    A trained visit is saved with its upload. An untrained visit is saved with its starting model, which many visits
+    share: training it later gives the same result.
     """
     tensors: dict[str, Tensor] = {}
     rows: list[list[Any]] = []

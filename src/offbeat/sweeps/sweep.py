@@ -108,7 +108,7 @@ class Sweep:
     def _shared_settings(self, display: Progress) -> dict[str, Any]:
         """Check that the corners of all spaces can run; return settings of all trials.
 
-        These are the trainer that suits all of them, and the data that exist.
+        The settings are a trainer that suits all trials, and a data set that is on this machine.
         """
         dataset = load_data(self.experiment, display.say)
         data: dict[str, Any] = {} if dataset.name == self.experiment.data.name else {"data": {"name": dataset.name}}

@@ -142,7 +142,8 @@ class FlatModel:
 def check_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
     """Return the parameters to train by name.
 
-    Raises ``OffbeatError`` if there are none, or one is not dense float32, has no shape yet or shares its memory.
+    Raises ``OffbeatError`` if there are none, or if a parameter is not dense float32, is not initialised yet or shares
+    its memory.
     """
     parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
     if not parameters:

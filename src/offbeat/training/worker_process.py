@@ -44,8 +44,8 @@ def begin_work() -> None:
 def keep_freed_memory() -> None:
     """Let this process reuse freed memory instead of returning it to the system.
 
-    At most a gigabyte is kept, and blocks of more than 32 MiB are returned as before. A step of training frees all that
-    the next one needs, but the system clears each page before it gives it out again, which takes up to a fifth of a
+    At most a gigabyte is kept, and blocks of more than 32 MiB are returned as before. Each step of training frees
+    the memory that the next one needs. The system would clear each page in between, which takes up to a fifth of a
     small convolutional network's step. Results do not change. Only glibc, the C library of most Linux systems, has
     these settings.
     """

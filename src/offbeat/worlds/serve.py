@@ -108,7 +108,7 @@ def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
 
 
 def with_default_metrics(file: ServerFile) -> ServerFile:
-    """Return a file whose metrics are those for its data, where it names none."""
+    """Return a file with metrics: its own, else the default ones for its data."""
     # Built-in data have classes, whose metrics follow from the loss alone.
     is_own = file.data is not None and is_import_path(str(file.data.name))
     if file.data is None or file.evaluate is None or file.evaluate.metrics is not None or not is_own:

@@ -145,7 +145,7 @@ class World:
             ) from error.__cause__
 
     def _takes_two(self, workload: Workload, example: int, classes: int | None) -> bool:
-        """Return whether a model that does not take one example takes it with another."""
+        """Return whether a model that refuses a minibatch of one example accepts two."""
         others = np.concatenate(workload.shards)
         try:
             self._try_minibatch(workload, np.array([example, *others[others != example][:1]]), classes)

@@ -161,7 +161,7 @@ def build_objective(loss: str | Given, metrics: Sequence[str | Given]) -> Object
 
 
 def with_default_metrics(experiment: Experiment, dataset: Dataset) -> Experiment:
-    """Return an experiment whose metrics are those for its data, where it names none."""
+    """Return an experiment with metrics: its own, else the default ones for its data."""
     if experiment.evaluate.metrics is not None:
         return experiment
     metrics = default_metrics(load_loss(experiment.model.loss), dataset.train_labels)

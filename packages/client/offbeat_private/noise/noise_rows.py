@@ -39,10 +39,10 @@ class NoiseSource:
     Nothing is stored but the secret. Row r is made of AES-256's counter blocks, whose first 64 bits are r and the
     number of a piece. Two different sums with the same noise would reveal their difference. Therefore a row is bound to
     its sum and to all sums before it: its AES key is the HMAC of a digest of them under the secret. A restored copy, or
-    a second server of the same run, gets other rows from the first sum on that differs. If rows were bound to their own
-    sums alone, two copies with one different sum before an equal one would have banded noise that shares the newest row
-    but not the one before it; the difference of the releases would show that row, and so the difference of the sums.
-    A row is bound to σ and the other arguments, too: S + G and S + 2G would show S. A secret is for one run.
+    a second server of the same run, gets other rows from the first different sum on. Binding a row to its own sum alone
+    would not do: after a different sum and then an equal one, two copies' banded noise would share the newest row only.
+    The difference of their releases would show the row before it, and so the difference of the sums. A row is bound to
+    σ and the other arguments, too: S + G and S + 2G would show S. A secret is for one run.
 
     Attributes:
         deviation: Standard deviation of one coordinate of ``noise``, in steps; smaller for the first p − 1 numbers.

@@ -13,8 +13,8 @@ def check_schedule(
 
     The error names the number to change.
 
-    n versions of K clients are n · K participations, and N clients give at most N · k. A client waits until b versions
-    have begun after the one that took it, so K · b clients wait, and as many others as are at work must be left.
+    n versions of K clients are n · K participations, and N clients give at most N · k. A client of a version waits for
+    the next b versions, so K · b clients wait. Enough others for all places at work must be left.
 
     Args:
         clients: N ≥ 1.

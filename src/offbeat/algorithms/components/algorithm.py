@@ -107,7 +107,7 @@ class Algorithm(Hooks[Schedule_co]):
     def round(self) -> int | None:
         """The number of the open round or period; None if clients may return at any time.
 
-        A client that was assigned in a round, or whose update came in it, is not assigned again in it.
+        A client is assigned once a round. A round in which its update came counts as its turn, too.
         """
         return self.schedule.number
 
@@ -236,8 +236,8 @@ class Algorithm(Hooks[Schedule_co]):
     def receive(self, update: Update) -> bool:
         """Take an update in; return whether there is a new version.
 
-        An update that is not wanted changes nothing, and neither does one that is malformed or refused, a
-        ``ValueError``. Only metadata is checked: the maker of the vector has called ``check_vector``.
+        An unwanted update changes nothing. A malformed or refused one raises ``ValueError`` and changes nothing. Only
+        metadata is checked: the producer of the vector has called ``check_vector``.
         """
         check_update(update, clients=self._clients, version=self._version, length=self._model.length)
         if not self.wants(update.client, update.version):

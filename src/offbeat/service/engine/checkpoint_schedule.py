@@ -14,9 +14,9 @@ _LOOK_SECONDS = 0.5  # between two looks whether a checkpoint is due
 class CheckpointSchedule:
     """Has a checkpoint written when one is due and the log has grown.
 
-    On a full disk a checkpoint is due at once, since it frees what it covers. After that, or if it cannot be written,
-    the write-ahead log is emptied and the disk is asked for the reserve; once it has that, it counts as full no more.
-    A version that could not be written is then written again, so that the server is ready without a request.
+    On a full disk a checkpoint is due at once, since it frees the files that it covers. Then, also if the checkpoint
+    cannot be written, the write-ahead log is emptied, and the reserve file is made again. Once that fits, the disk no
+    longer counts as full, and a version that could not be written is written: the server is ready without a request.
 
     Args:
         engine: The engine.

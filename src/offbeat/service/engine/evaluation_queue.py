@@ -113,7 +113,7 @@ class EvaluationQueue:
     def _save(self, result: dict[str, Any]) -> None:
         """Append a result to the file.
 
-        A failure is logged and loses the result, but neither the lines before it nor those after it.
+        A failure is logged. It loses this result only: all other lines of the file stay readable.
         """
         size = None
         try:

@@ -147,8 +147,8 @@ class Service:
         """Return a client's work, or when it is to check in again.
 
         Raises:
-            Refusal: The client has been revoked; or the run needs its number of examples, and it has not declared it,
-                or no number of steps follows from it.
+            Refusal: The client has been revoked; or the run needs the client's number of examples, and the client has
+                not declared it, or the plan's rule gives no number of steps for it.
         """
         self.accounts.check_client(client)  # again: the request may have waited since its token was checked
         coordinator, examples = self.engine.coordinator, self.accounts.examples.of(client)

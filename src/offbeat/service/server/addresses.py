@@ -21,8 +21,8 @@ def local_host(host: str) -> str:
 def public_host(host: str, hosts: Sequence[str]) -> str:
     """Return the host by which clients call a server that listens at ``host``.
 
-    It is the first name of ``hosts`` that is not this machine's own, unless clients elsewhere cannot reach the server
-    or ``host`` is one of the names.
+    It is ``host`` if that is one of ``hosts`` or if only this machine reaches the server. Otherwise it is the first of
+    ``hosts`` that is not a name of this machine alone.
     """
     if host in hosts or _is_of_this_machine(host):
         return host

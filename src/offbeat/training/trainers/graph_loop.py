@@ -50,8 +50,8 @@ class GraphBackend(LoopBackend):
 
     A GPU takes longer to launch the kernels of a small step one by one than to compute them. There is a graph for each
     size of a minibatch, of its forward and backward pass. A model that cannot be recorded, for instance because it
-    reads an entry of a tensor, is trained as by the loop, and so is one with hooks or a loss with state: a graph would
-    run their kernels, but not their Python.
+    reads an entry of a tensor, is trained without a graph. So is a model with hooks or a loss with state, whose Python
+    a graph would not run.
     """
 
     def __init__(self, workload: Workload, record: Record = record_cuda_graph) -> None:

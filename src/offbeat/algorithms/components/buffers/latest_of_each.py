@@ -19,8 +19,8 @@ class LatestOfEach(Aggregate):
     """u = Σ weight_i · u_i over the latest updates u_i of all N clients.
 
     u_i is 0 for a client that never counted. Clients send the difference of an update to their last counted one, so u
-    needs one vector: ``u ← u + Σ weight_i (u_i − previous u_i)``. A client that has lost its last update sends the full
-    new one, which counts only where the server has kept the last one. A client's weight must always be the same.
+    needs one vector: ``u ← u + Σ weight_i (u_i − previous u_i)``. A client that has lost its last update sends the
+    whole new one; it counts only if ``kept_by_server``. A client's weight must always be the same.
 
     Args:
         kept_by_server: Whether the server keeps every client's latest update, N vectors.

@@ -51,7 +51,7 @@ RULES: dict[str, Rule] = {"trimmed_mean": trimmed_mean, "krum": krum}
 
 
 class Robust(Each):
-    """A buffer whose release is the robust mean of its updates, which it holds."""
+    """A buffer that holds its updates and releases their robust mean."""
 
     def __init__(self, rule: Rule) -> None:
         self._rule = rule
