@@ -356,8 +356,13 @@ class Coordinator:
             raise ValueError(f"{self.algorithm.name} needs every client's number of examples before there is work")
         for client in clients:
             check_client(client, self.clients)
-            self.visits.check(client, VisitCall.ASSIGN)
-        self._assign_each(now, map(self._candidates.take, clients))
+
+        def taken() -> Iterator[int]:
+            for client in clients:
+                self.visits.check(client, VisitCall.ASSIGN)
+                yield self._candidates.take(client)
+
+        self._assign_each(now, taken())
 
     def _note(self, name: str, **arguments: Any) -> None:
         if self.record:

@@ -120,7 +120,7 @@ class VisitTable:
         self, client: int, version: int, plan: LocalPlan, lease_until: float, visit_until: float = math.inf
     ) -> Assignment:
         """Open a visit in place of the client's latest one, and return its assignment."""
-        self._move(client, _ASSIGN)
+        self._state[client] = next_state(self._state[client], _ASSIGN)
         visit = self._visit[client] + 1
         since = self._counted_version[client]
         assignment = Assignment(
