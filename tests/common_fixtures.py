@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from offbeat_core.errors import MistakesError, OffbeatError
 from torch import Tensor
+
+from tests.effort import cases
 
 # As runs do; more threads than idle cores make these small models many times slower. Processes of tests inherit it.
 torch.set_num_threads(1)
@@ -19,9 +22,24 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A busy machine does not make a test fail; and in CI a commit passes or fails the same way each time.
 settings.register_profile(
-    "offbeat", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
-)
+    "offbeat", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ,
+    max_examples=cases(100),
+)  # fmt: skip
 settings.load_profile("offbeat")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def errors_of_one_line() -> Generator[None]:
+    """Check of each error that a user would see that it is one line, or one for each of several mistakes."""
+
+    def begin(error: OffbeatError, *arguments: object) -> None:
+        Exception.__init__(error, *arguments)
+        if not isinstance(error, MistakesError):
+            assert "\n" not in str(error), f"an error of several lines: {error}"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OffbeatError, "__init__", begin)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

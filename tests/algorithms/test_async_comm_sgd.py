@@ -12,6 +12,7 @@ from offbeat.algorithms.components.schedules.patterns import full, imbalanced, r
 from offbeat.algorithms.components.server_optimizer import momentum
 from offbeat.algorithms.components.weights import inverse_square_root, inverse_time
 from tests.algorithms.case import Case, started
+from tests.effort import cases
 
 
 def pattern_case(name, **parameters):
@@ -170,7 +171,7 @@ STEPS = st.tuples(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=cases(80))
 @given(
     script=st.lists(STEPS, min_size=10, max_size=80),
     pattern=st.sampled_from([full(2), round_robin(k=1, every=2), random(p=0.3), imbalanced()]),

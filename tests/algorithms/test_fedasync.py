@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from offbeat.algorithms import FedAsync, Update
 from offbeat.algorithms.components.weights import hinge, polynomial
 from tests.algorithms.case import Case
+from tests.effort import cases
 
 CASES = [Case("fedasync", lambda: FedAsync(concurrency=3), places=3)]
 
@@ -36,7 +37,7 @@ def test_alpha_is_computed_anew_for_each_update(begin, plan, upload):
     assert algorithm.mixing_alpha == 0.5
 
 
-@settings(max_examples=40)
+@settings(max_examples=cases(40))
 @given(seed=st.integers(0, 2**32), alpha=st.sampled_from([0.1, 0.6, 1.0]), concurrency=st.integers(1, 5))
 def test_random_arrivals_agree_with_numpy(plan, seed, alpha, concurrency):
     rng, numbers = random.Random(seed), np.random.default_rng(seed)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from offbeat.algorithms import FedAvg, Update
 from offbeat.algorithms.components.server_optimizer import momentum
 from tests.algorithms.case import Case
+from tests.effort import cases
 
 CASES = [
     Case("fedavg", lambda: FedAvg(cohort=2, server_lr=0.9), places=2),
@@ -67,7 +68,7 @@ def test_a_round_of_lost_clients_only_opens_the_next_round(begin, upload):
     assert algorithm.slots() == 2
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(60))
 @given(
     seed=st.integers(0, 2**32),
     cohort=st.integers(1, 5),

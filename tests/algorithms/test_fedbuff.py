@@ -13,6 +13,7 @@ from offbeat.algorithms.components.server_optimizer import adagrad, adam
 from offbeat.algorithms.components.weights import constant, hinge, polynomial
 from offbeat.coordinator import Coordinator
 from tests.algorithms.case import Case
+from tests.effort import cases
 
 
 def wrapped(*wrappers):
@@ -71,7 +72,7 @@ def test_a_dropped_client_still_counts(begin, plan, upload):
     assert algorithm.slots() == 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=cases(40))
 @given(seed=st.integers(0, 2**32), size=st.integers(1, 6), concurrency=st.integers(1, 6))
 def test_random_arrivals_agree_with_numpy(plan, seed, size, concurrency):
     rng, numbers = random.Random(seed), np.random.default_rng(seed)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from offbeat.algorithms import FedFa, Update
 from offbeat.algorithms.components.server_optimizer import adam, momentum
 from tests.algorithms.case import Case, started
+from tests.effort import cases
 
 TOO_SMALL = ({"normaliser": 1e-39}, {"normaliser": np.float64(1e-310)})
 CASES = [
@@ -108,7 +109,7 @@ def test_which_arrivals_make_a_version(window, release_every, expected, transmit
     assert algorithm.version == len(released)
 
 
-@settings(max_examples=100)
+@settings(max_examples=cases(100))
 @given(
     seed=st.integers(0, 2**32),
     size=st.integers(1, 6),

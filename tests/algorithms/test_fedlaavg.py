@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from offbeat.algorithms import FedLaAvg, Update
 from offbeat.algorithms.components.server_optimizer import adam
 from tests.algorithms.case import Case, started
+from tests.effort import cases
 
 CASES = [
     Case("fedlaavg", lambda: FedLaAvg(cohort=2, server_lr=0.9), places=2, also_broken=({"since": 10**6},)),
@@ -156,7 +157,7 @@ class Clients:
         self.forgetful.discard(client)
 
 
-@settings(max_examples=50)
+@settings(max_examples=cases(50))
 @given(
     seed=st.integers(0, 2**32),
     cohort=st.integers(1, 6),

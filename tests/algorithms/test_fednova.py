@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from offbeat.algorithms import FedAvg, FedNova, LocalPlan, Update
 from offbeat.algorithms.components.server_optimizer import adam, momentum
 from tests.algorithms.case import Case
+from tests.effort import cases
 
 CASES = [
     Case("fednova", lambda: FedNova(cohort=2, server_lr=0.9), places=2, also_broken=({"normaliser": 1e-39},)),
@@ -51,7 +52,7 @@ def test_fednova_ends_at_the_mean_minimum_and_fedavg_does_not():
     assert settle(FedNova(cohort=2, server_lr=1000.0)) == pytest.approx(5.0, abs=0.02)
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(60))
 @given(
     seed=st.integers(0, 2**32),
     cohort=st.integers(1, 5),

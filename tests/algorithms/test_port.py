@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from offbeat.algorithms import Port, Update
 from offbeat.algorithms.components.server_optimizer import adam
 from tests.algorithms.case import Case
+from tests.effort import cases
 
 BAD_BASES = ({"base": None}, {"base": torch.zeros(4)}, {"base": torch.zeros(3, dtype=torch.float64)})
 CASES = [
@@ -170,7 +171,7 @@ def test_updates_against_the_models_movement_do_not_move_it(begin):
     assert server.port.model.tolist() == [-1]
 
 
-@settings(max_examples=100)
+@settings(max_examples=cases(100))
 @given(
     seed=st.integers(0, 2**32),
     min_clients=st.integers(1, 3),

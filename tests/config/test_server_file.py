@@ -54,9 +54,8 @@ def test_what_a_server_cannot_do_is_refused(before: str, after: str, message: st
     assert before in SERVER
     path = tmp_path / "server.toml"
     path.write_text(SERVER.replace(before, after), encoding="utf-8")
-    with pytest.raises(OffbeatError, match=message) as caught:
+    with pytest.raises(OffbeatError, match=message):
         load(path)
-    assert "\n" not in str(caught.value)
 
 
 def test_the_service_gets_every_setting_of_the_file(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def test_a_call_that_is_not_recorded_changed_nothing(name, script, same_state):
             assert same_state(world.coordinator.state_dict(), before)
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(60))
 @given(data=st.data())
 def test_a_synchronous_round_with_lost_and_late_clients_never_hangs_and_counts_nobody_twice(data):
     coordinator = make(FedAvg(cohort=3, over_selection=1.5), lease_seconds=10.0)

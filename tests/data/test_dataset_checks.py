@@ -135,9 +135,8 @@ def test_inputs_by_name():
     ],
 )
 def test_mistakes_in_inputs_by_name_are_named(changes, reason):
-    with pytest.raises(OffbeatError, match=f"^mine: {reason}") as caught:
+    with pytest.raises(OffbeatError, match=f"^mine: {reason}"):
         check(dataclasses.replace(NAMED, **changes))
-    assert "\n" not in str(caught.value)
 
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)

@@ -19,6 +19,8 @@ ENCODINGS = {
     "C in UTF-8 mode": {"LC_ALL": "C"},
 }
 CODECS = {"C": "ascii", "C in UTF-8 mode": "utf-8"}
+RUNS = ("cp1252", "C")
+"""Encodings in which a comparison is run, too, which takes a while."""
 
 # In one process, since each takes a second to start.
 PROGRAM = """
@@ -50,6 +52,8 @@ for path in commands(helper):
     run(helper, "offbeat-helper", *path, "--help")
 run(app, "offbeat", "algorithms")
 run(app, "offbeat", "data", "list")
+"""
+RUN = """
 run(app, "offbeat", "population", "tiny.toml")
 run(app, "offbeat", "compare", "tiny.toml", "--algorithm", "fedbuff")
 run(app, "offbeat", "report", "runs/tiny")
@@ -74,12 +78,15 @@ def run(program: list[str], folder: Path, variables: dict[str, str]) -> subproce
 
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_all_help_and_a_run_in_each_encoding(folder: Path, name: str) -> None:
-    done = run([sys.executable, "-X", "warn_default_encoding", "-c", PROGRAM], folder, ENCODINGS[name])
+    program = PROGRAM + RUN if name in RUNS else PROGRAM
+    done = run([sys.executable, "-X", "warn_default_encoding", "-c", program], folder, ENCODINGS[name])
     codec = CODECS.get(name, name)
     assert (done.returncode, done.stderr.decode(codec)) == (0, ""), done.stderr
     text = done.stdout.decode(codec)
-    assert "Available clients" in text
-    assert (folder / "runs" / "tiny" / "report.html").exists()
+    assert "Usage: offbeat compare" in text
+    if name in RUNS:
+        assert "Available clients" in text
+        assert (folder / "runs" / "tiny" / "report.html").exists()
 
 
 def test_a_file_of_ones_own_in_such_a_folder_is_refused_by_its_name(folder: Path) -> None:

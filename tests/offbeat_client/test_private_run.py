@@ -298,9 +298,8 @@ def test_facts_that_are_not_the_helpers_or_out_of_range_make_no_share(server, he
     facts = helper.facts()
     server.share = lambda _: facts | changes
     for _ in range(2):
-        with pytest.raises(OffbeatError, match=message) as caught:
+        with pytest.raises(OffbeatError, match=message):
             run()
-        assert "\n" not in str(caught.value)
     assert server.paths("PUT") == []
     server.share = helper.facts
     assert run(lambda *_: pytest.fail("trained again")) == 1

@@ -20,6 +20,11 @@ def test_names_of_other_frameworks_come_before_similar_ones() -> None:
     assert did_you_mean("linear", ["mlp", "softmax"]) == "did you mean 'softmax'? Allowed: mlp, softmax"
 
 
+def test_an_error_of_several_lines_fails_the_test_that_meets_it() -> None:
+    with pytest.raises(AssertionError, match="an error of several lines: one"):
+        OffbeatError("one\ntwo")
+
+
 def test_an_error_is_one_line_or_several() -> None:
     assert OffbeatError("one").lines == ("one",)
     several = MistakesError(["one", "two"])

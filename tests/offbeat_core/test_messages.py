@@ -142,9 +142,8 @@ def test_a_plan_survives_the_wire(plan):
     ],
 )
 def test_an_unknown_visit_is_refused_before_training(changes):
-    with pytest.raises(OffbeatError, match=r"is not understood \(.*as new as the server's") as caught:
+    with pytest.raises(OffbeatError, match=r"is not understood \(.*as new as the server's"):
         read_visit(**changes)
-    assert "\n" not in str(caught.value)
 
 
 def test_the_refusal_names_the_request_and_the_key():

@@ -3,6 +3,8 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from offbeat_private.accounting import epsilon, gaussian_delta, noise_multiplier
 
 
@@ -65,9 +67,16 @@ def test_delta_is_the_hockey_stick_of_two_gaussians() -> None:
     assert gaussian_delta(0.8, 1.5) == pytest.approx(np.maximum(p - math.exp(1.5) * q, 0).sum() * step, rel=1e-6)
 
 
-@pytest.mark.parametrize("delta", [1e-300, 1e-12, 1e-5, 0.3])
-@pytest.mark.parametrize("target", [1e-6, 0.01, 1.0, 50.0, 1e4, 1e6])
-@pytest.mark.parametrize("participations", [1, 10, 10**6])
+@given(
+    participations=st.integers(1, 10**6),
+    target=st.floats(-6, 6).map(lambda power: 10**power),
+    delta=st.floats(-300, math.log10(0.3)).map(lambda power: 10**power),
+)
+@example(1, 1e-6, 1e-300)
+@example(1, 1e6, 1e-300)
+@example(10**6, 1e-6, 0.3)
+@example(10**6, 1e6, 0.3)
+@example(10, 1.0, 1e-5)
 def test_epsilon_and_noise_are_inverse(participations: int, target: float, delta: float) -> None:
     sigma = noise_multiplier(target, participations, delta)
     assert 0 < sigma < math.inf

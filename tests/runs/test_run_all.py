@@ -201,9 +201,8 @@ class TestData:
 class TestFailures:
     def test_divergence_names_client_and_version_and_keeps_finished_runs(self, experiment, run, tmp_path):
         here = experiment("model.name=mlp", "model.hidden=[4]", "algorithms.fedbuff.local.lr=1e30")
-        with pytest.raises(OffbeatError, match=r"client \d+, from version \d+: .*local\.lr") as caught:
+        with pytest.raises(OffbeatError, match=r"client \d+, from version \d+: .*local\.lr"):
             run(here, "out", ["fedavg", "fedbuff", "fedasync"])
-        assert "\n" not in str(caught.value)
         # What the diverged run had come to can be looked at.
         assert names(tmp_path / "out") == {"fedavg-seed1", "fedbuff-seed1.unfinished"}
         assert read(tmp_path / "out" / "fedavg-seed1").label == "fedavg"

@@ -127,9 +127,8 @@ class TestStopping:
         here = experiment(
             "model={ name = 'mlp', hidden = [4] }", "stop={ virtual_seconds = 1e5 }", "algorithms.fedbuff.local.lr=1e30"
         )
-        with pytest.raises(OffbeatError, match=r"client \d+, from version \d+: ") as caught:
+        with pytest.raises(OffbeatError, match=r"client \d+, from version \d+: "):
             parallel(here, ["fedavg", "fedbuff"], jobs=2)
-        assert "\n" not in str(caught.value)
         assert multiprocessing.active_children() == []
         assert not (tmp_path / "fedavg-seed1").exists()
         assert not read(tmp_path / "fedbuff-seed1.unfinished").finished

@@ -9,11 +9,12 @@ import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from requests import RequestException, Session
 
+from tests.effort import cases
 from tests.service.conftest import LENGTH, Served, running
 from tests.service.http_client import kind_of
 
 QUICK = settings(
-    max_examples=12,
+    max_examples=cases(18),
     deadline=None,
     database=None,
     derandomize=True,

@@ -15,6 +15,7 @@ from offbeat.population.availability import Always
 from offbeat.simulation.evaluations import EvaluationsByClients
 from offbeat.simulation.totals import Stop
 from offbeat.simulation.training_queue import DivergedError
+from tests.effort import cases
 from tests.simulation.conftest import TIMES, one_by_one, resume, run
 
 ALGORITHMS = {
@@ -137,7 +138,7 @@ def test_a_run_whose_clients_have_left_for_good_ends_with_an_evaluation(simulate
     assert not simulation._queue._heap
 
 
-@settings(max_examples=50)
+@settings(max_examples=cases(50))
 @given(
     name=st.sampled_from(sorted(ALGORITHMS)),
     step_seconds=st.lists(st.sampled_from([0.5, 1.0, 1.5, 4.0]), min_size=4, max_size=4),

@@ -108,8 +108,7 @@ def outcome(simulation):
     return {key: value for key, value in simulation.state_dict().items() if not key.startswith("visits.")}
 
 
-@pytest.mark.parametrize("batch_limit", [1, 4])
-@pytest.mark.parametrize("when_away", ["pause", "lose"])
+@pytest.mark.parametrize(("when_away", "batch_limit"), [("pause", 4), ("lose", 1)])
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_run_resumes_from_every_step_to_the_same_end(name, when_away, batch_limit, world, same_state):
     undisturbed = world(name, when_away, batch_limit)

@@ -18,6 +18,7 @@ from offbeat.training.trainers.batched.vmap import VmapBackend
 from offbeat.training.trainers.distributed.processes import ProcessPool
 from offbeat.training.trainers.loop import LoopBackend
 from offbeat.training.trainers.trainer import Trainer
+from tests.effort import cases
 from tests.simulation.conftest import times_of
 from tests.workloads import workload_of
 
@@ -64,7 +65,7 @@ def processes(parts):
         trainer.close()
 
 
-@settings(max_examples=12)
+@settings(max_examples=cases(18))
 @given(
     name=st.sampled_from(sorted(ALGORITHMS)),
     comings=st.none() | st.lists(COMINGS, min_size=len(SIZES), max_size=len(SIZES)),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from offbeat.algorithms import FedAsync, FedAvg, FedBuff, FedFa
 from offbeat.simulation.totals import Stop
+from tests.effort import cases
 from tests.simulation.conftest import QuadraticTrainer, ended, one_by_one, run, times_of
 
 # One client's visit: 8 bytes down at 4 B/s, one step of 3 s, 8 bytes up at 2 B/s; 9 s together.
@@ -125,7 +126,7 @@ def fate(times, assigned, phases, when_away, lost):
     return asked, now, False, 8
 
 
-@settings(max_examples=40)
+@settings(max_examples=cases(40))
 @given(
     name=st.sampled_from(sorted(ALGORITHMS)),
     when_away=st.sampled_from(["pause", "lose"]),

@@ -179,9 +179,8 @@ class TestMetrics:
         def metric(outputs: Tensor, labels: Tensor) -> float:
             raise KeyError("first\nsecond")
 
-        with pytest.raises(OffbeatError, match="the metric mine failed: KeyError") as caught:
+        with pytest.raises(OffbeatError, match="the metric mine failed: KeyError"):
             measure(mine=metric)
-        assert "\n" not in str(caught.value)
 
     def test_metrics_of_a_model_that_diverged_are_not_computed(self, measure):
         def fail(outputs: Tensor, labels: Tensor) -> float:

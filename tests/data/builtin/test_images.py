@@ -34,7 +34,6 @@ def refuse(path, sha256, reason):
     with pytest.raises(OffbeatError, match=reason) as caught:
         read_idx(path, SHAPE, sha256)
     assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

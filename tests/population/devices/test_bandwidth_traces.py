@@ -89,14 +89,12 @@ def test_other_content_is_refused(tmp_path, content, reason):
     with pytest.raises(OffbeatError, match=reason) as caught:
         load_traces(path)
     assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_the_message_names_the_file_in_an_archive(tmp_path):
     path = write_tar(tmp_path / "t.tar", {"a": CONTENT, "b\n": b"0 1\n0 1\n"}, "w")
-    with pytest.raises(OffbeatError, match=r"t\.tar: 'b\\n', line 2") as caught:
+    with pytest.raises(OffbeatError, match=r"t\.tar: 'b\\n', line 2"):
         load_traces(path)
-    assert "\n" not in str(caught.value)
 
 
 def test_paths_that_cannot_be_read_are_named(tmp_path):

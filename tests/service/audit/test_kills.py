@@ -13,7 +13,7 @@ from offbeat.service.audit.verification import entries, verify
 from tests.e2e.server_process import Launcher, Server, until
 
 FEDBUFF = "algorithm = 'fedbuff'\nbuffer_size = 3\nconcurrency = 8"
-KILLS = 6
+KILLS = 3
 
 
 def test_a_killed_server_leaves_a_chain_with_all_that_was_answered(tmp_path: Path) -> None:

@@ -62,7 +62,6 @@ def test_an_update_that_differs_from_the_log_is_refused(spoil, length, tmp_path)
     line = rf"{folder / 'updates' / file} is broken.*record (\d+); restore a backup"
     with pytest.raises(OffbeatError, match=line) as caught, running(folder, **settings):
         raise AssertionError("it started")
-    assert "\n" not in str(caught.value)
     found = re.search(line, str(caught.value))
     assert found is not None
     # Without the file, it is the first record that refers to it.

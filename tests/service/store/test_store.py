@@ -46,9 +46,8 @@ def test_a_run_keeps_its_id_and_other_settings_are_refused_by_name(store):
     run_id = store.run_id({"model": 1, "local": 2})
     assert len(run_id) == 16
     assert store.run_id({"local": 2, "model": 1}) == run_id
-    with pytest.raises(OffbeatError, match=r"other settings \(local, model\)") as caught:
+    with pytest.raises(OffbeatError, match=r"other settings \(local, model\)"):
         store.run_id({"model": 2})
-    assert "\n" not in str(caught.value)
 
 
 def test_records_are_read_in_order(store):

@@ -144,7 +144,6 @@ def test_a_job_fails_after_three_deaths(both, tmp_path):
         trainer.train([job])
     assert str(caught.value).startswith("client 0, visit 0: 3 actors that trained it were killed (ActorDiedError: ")
     assert str(caught.value).endswith("), perhaps for lack of memory: use trainer = 'loop'")
-    assert "\n" not in str(caught.value)
 
 
 def failing(outputs: Tensor, labels: Tensor) -> Tensor:
