@@ -363,7 +363,7 @@ class TestResolved:
         here = experiment(*changes, "algorithms.fedasync.local={ compression = { name = 'none' } }")
         resolved = here.resolved("fedasync", 1, "digits")
         assert resolved["local"] == {
-            "steps": 3, "batch_size": 8, "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0, "mu": 0.0,
+            "steps": 3, "batch_size": 8, "lr": 0.1, "optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "mu": 0.0,
             "error_feedback": False,
         }  # fmt: skip
         compression = {"name": "random_k", "share": 1.0, "scaled": True}

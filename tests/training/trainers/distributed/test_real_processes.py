@@ -137,8 +137,8 @@ class TestRealProcesses:
             assert_same(trainer.train([waits, jobs[0]]), plain.train([waits, jobs[0]]))
 
     def test_batches_equal_those_of_one_process_after_a_kill(self):
-        layers = (nn.Flatten(), nn.Linear(64, 5), nn.Tanh(), nn.Linear(5, 4))
-        workload = workload_of(FlatModel(nn.Sequential(*layers)), **data_of((*SIZES, 5), 1, 8, 8))
+        net = made(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.Tanh(), nn.Linear(5, 4)))
+        workload = workload_of(FlatModel(net), **data_of((*SIZES, 5), 1, 8, 8))
         jobs = real_jobs(len(workload.model.vector))
         expected = VmapBackend(workload).train(jobs)
         with closing(ProcessPool(workload, workers=2, make=partial(VmapBackend, batch_limit=5))) as trainer:
