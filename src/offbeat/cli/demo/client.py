@@ -24,4 +24,4 @@ def make_client(client: int) -> LocalSGD:
     share = partition.dirichlet(dataset.train_labels, file.service.clients, _ALPHA, file.service.seed)[client]
     model = build_model(file.model, dataset, file.service.seed).module
     inputs = map_inputs(lambda part: part[share], dataset.train_inputs)
-    return LocalSGD(model, LOSSES[file.model.loss], (inputs, dataset.train_labels[share]))
+    return LocalSGD(model, LOSSES[str(file.model.loss)], (inputs, dataset.train_labels[share]))
