@@ -23,8 +23,12 @@ from make_performance_service import span, table
 
 PAGES = [Path(__file__).with_name(name) for name in ("performance.md", "performance-tables.md")]
 
-FRONT_PAGES = [Path(__file__).parents[1] / "README.md", Path(__file__).with_name("index.md")]
-SPEEDS = "| how many times as fast"
+FRONT_PAGES = [
+    Path(__file__).parents[1] / "README.md",
+    Path(__file__).with_name("index.md"),
+    Path(__file__).with_name("comparison.md"),
+]
+SPEEDS = "| time to train"
 PEERS_IN_FRONT = ("flwr", "nvflare", "appfl", "pfl")
 
 Row = dict[str, Any]
@@ -183,7 +187,7 @@ def front_page(text: str, rows: Sequence[Row]) -> str:
             cells = line.split(" | ")
             for column, name in enumerate(PEERS_IN_FRONT, start=2):
                 if name in times:
-                    cells[column] = re.sub(r"\[[\d.,]+\]", f"[{times[name]}]", cells[column])
+                    cells[column] = re.sub(r"\d[\d.,]*", str(times[name]), cells[column], count=1)
             lines[number] = " | ".join(cells)
     return "".join(lines)
 

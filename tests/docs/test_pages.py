@@ -142,6 +142,14 @@ def test_nothing_is_said_of_folders_that_only_we_have(file):
     assert not ABSOLUTE_PATH.search(file.read_text(encoding="utf-8"))
 
 
+def test_the_glossary_has_each_term_once():
+    glossary = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    terms = [term for cell in re.findall(r"^\| ([^|]+) \|", glossary, re.MULTILINE) for term in cell.split(", ")]
+    terms = [term for term in terms if term not in {"term", "---"}]
+    assert len(terms) > 40
+    assert sorted(set(terms)) == sorted(terms)
+
+
 def test_an_absolute_path_is_found_wherever_it_stands():
     path = f"{ROOT}/"
     for text in (path, f"in `{path}`", f"see\n{path}", f"({path})", f'"{path}"', f"<file://{path}>", f"x={path}"):
