@@ -189,7 +189,9 @@ def test_a_visit_cut_short_sees_the_beginning(kind, seen):
 @pytest.mark.parametrize("name", ["loop", "vmap"])
 def test_there_is_none_unless_it_is_asked_for(name, seen):
     def results(**given):
-        return make_trainer(name, workload_of(model_of("kernel"), **DATA, **given), plan=PLAN).train(jobs_of("kernel"))
+        return make_trainer(name, workload_of(model_of("kernel"), **DATA, **given), plan=PLAN).collect(
+            jobs_of("kernel")
+        )
 
     expected = results()
     assert_same(results(augmentation=None), expected)
