@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from offbeat_core.errors import OffbeatError
 
 from offbeat.cli.server import tokens as cli_tokens
-from offbeat.service.accounts.issued_tokens import IN_FOLDER
+from offbeat.service.accounts.issued_tokens import IN_FOLDER, Account
 from tests.service.conftest import running
 from tests.service.http_client import kind_of
 
@@ -79,3 +79,17 @@ def test_commands_make_tokens_in_files_of_their_owner_list_and_revoke_them(tmp_p
     with pytest.raises(OffbeatError, match="does not answer"):
         run(*make, "admin", "--output", tmp_path / "three")
     assert not (tmp_path / "three").exists()
+
+
+@pytest.mark.parametrize(
+    ("account", "state"),
+    [
+        (Account("admin"), "valid"),
+        (Account("enrolment", uses=1, expires=11.0), "valid"),
+        (Account("enrolment", expires=10.0), "expired"),
+        (Account("enrolment", uses=0, expires=9.0), "used up"),
+        (Account("enrolment", uses=0, expires=9.0, revoked=True), "revoked"),
+    ],
+)
+def test_the_state_of_a_token(account, state):
+    assert account.state(10.0) == state

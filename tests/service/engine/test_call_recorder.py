@@ -5,8 +5,8 @@ from typing import ClassVar
 import pytest
 
 from offbeat.coordinator.calls import Receipt, RecordedCall
-from offbeat.service.engine.alarm import Alarm
 from offbeat.service.engine.call_recorder import CallRecorder
+from offbeat.service.engine.live_run import Alarm
 from offbeat.service.store.call_records import DiscardedUpdate
 from offbeat.service.store.segments import Segments
 from offbeat.service.tally.client_tally import ClientTally

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from offbeat.algorithms import FedAvg, FedBuff
-from offbeat.service.engine.alarm import Alarm
 from offbeat.service.engine.lease_timer import LeaseTimer
+from offbeat.service.engine.live_run import Alarm
 from tests.service.conftest import LENGTH, running
 from tests.service.http_client import until
 

@@ -1,18 +1,24 @@
 """The live page over HTTP: its headers, its events, who may see them."""
 
+import asyncio
 import json
+import re
 import socket
 import time
 from contextlib import ExitStack, closing
+from importlib import resources
 
 import httpx
 import pytest
 import torch
 from safetensors.torch import load
 
+import offbeat.web
 from offbeat.algorithms import FedBuff
-from offbeat.service.http import event_stream
-from offbeat.service.live.viewers import MOST_VIEWERS
+from offbeat.service.http import live_routes
+from offbeat.service.http.live_routes import EventStream, PageFiles
+from offbeat.service.live.run_history import RunHistory
+from offbeat.service.live.viewers import MOST_VIEWERS, Viewers
 from tests.service.conftest import LENGTH, running
 from tests.service.http_client import ONES, check_progress, kind_of, until
 
@@ -149,7 +155,7 @@ def fill(server, megabytes):
 
 
 def test_viewers_that_read_nothing_hold_up_nobody_and_are_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(event_stream, "_SEND_SECONDS", 2.0)
+    monkeypatch.setattr(live_routes, "_SEND_SECONDS", 2.0)
     with running(tmp_path / "server", lambda: FedBuff(buffer_size=1, concurrency=4)) as server, ExitStack() as stack:
         fill(server, megabytes=20)  # more than the system buffers
         host, _, port = server.url.removeprefix("http://").partition(":")
@@ -212,3 +218,140 @@ def test_the_newest_model_is_a_file_to_save(server):
     assert sum(tensor.numel() for tensor in tensors.values()) == LENGTH
     # FedBuff subtracts the mean of two deltas of ones.
     assert all(torch.equal(tensor.abs(), torch.ones_like(tensor)) for tensor in tensors.values())
+
+
+LIVE = resources.files(offbeat.web) / "live"
+NAMES = sorted(path.name for path in LIVE.iterdir())
+
+
+@pytest.mark.parametrize("name", [*NAMES, "uplot.js", "uplot.css"])
+def test_each_file_is_answered_with_its_type(name):
+    answer = PageFiles().answer(name)
+    kind = {"html": "text/html", "css": "text/css", "js": "text/javascript"}[name.rpartition(".")[2]]
+    assert answer.headers["content-type"] == f"{kind}; charset=utf-8"
+    assert len(answer.body) == int(answer.headers["content-length"]) > 0
+
+
+@pytest.mark.parametrize("name", ["", "uplot.LICENSE", "../__init__.py", "__init__.py", "live", "/etc/passwd", "start"])
+def test_other_names_are_not_files(name):
+    assert PageFiles().answer(name) is None
+
+
+def test_a_browser_that_has_the_file_gets_it_not_again():
+    files = PageFiles()
+    known = files.answer("start.js").headers["etag"]
+    answer = files.answer("start.js", known)
+    assert (answer.status_code, answer.body) == (304, b"")
+    assert "content-security-policy" in answer.headers
+    assert files.answer("live.css", known).status_code == 200
+
+
+def test_the_policy_allows_no_inline_code_and_no_other_host():
+    policy = dict(
+        part.strip().split(" ", 1)
+        for part in PageFiles().answer("index.html").headers["content-security-policy"].split(";")
+    )
+    assert policy["default-src"] == "'none'"
+    for name in ("script-src", "style-src", "connect-src"):
+        assert policy[name] == "'self'"
+    assert policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == "'none'"
+    assert not {"unsafe-inline", "unsafe-eval", "*", "http:", "https:"} & set(
+        re.split("[ ']", " ".join(policy.values()))
+    )
+
+
+def test_the_page_itself_has_nothing_inline_and_names_files_that_exist():
+    page = (LIVE / "index.html").read_text("utf-8")
+    assert not re.search(r"<style|\son\w+=|\sstyle=|javascript:|<script>", page)
+    assert set(re.findall(r'(?:src|href)="live/([\w.]+)"', page)) <= {*NAMES, "uplot.js", "uplot.css"}
+    assert not re.search(r"(?:src|href)=\"(?!live/|data:,)", page)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(".js")])
+def test_scripts_put_text_in_as_text(name):
+    script = (LIVE / name).read_text("utf-8")
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|https?://",
+        script.replace("http://www.w3.org/2000/svg", ""),
+    )
+    assert set(re.findall(r'from "\./([\w.]+)"', script)) <= set(NAMES)
+    assert len(script.splitlines()) < 300
+
+
+async def durable():
+    pass
+
+
+def play(script):
+    async def main():
+        viewers = Viewers(lambda: {"number": 1}, RunHistory(), lambda: 0.0, durable)
+        producing = asyncio.create_task(viewers.produce())
+        try:
+            await asyncio.wait_for(script(viewers), 20)
+        finally:
+            producing.cancel()
+
+    asyncio.run(main())
+
+
+async def never():
+    await asyncio.Event().wait()
+
+
+def stream(viewers):
+    return EventStream(viewers, "", lambda: True)
+
+
+def test_the_head_names_no_length():
+    async def script(viewers):
+        sent = []
+        left = asyncio.Event()
+
+        async def send(message):
+            sent.append(message)
+            if len(sent) == 2:
+                left.set()
+
+        async def receive():
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        await stream(viewers)({}, receive, send)
+        names = {name for name, _ in sent[0]["headers"]}
+        assert b"content-type" in names
+        assert b"content-length" not in names
+        assert sent[1]["body"].startswith(b"id: ")
+        assert len(viewers) == 0
+
+    play(script)
+
+
+def test_a_viewer_that_takes_nothing_is_given_up(monkeypatch):
+    monkeypatch.setattr(live_routes, "_SEND_SECONDS", 0.05)
+
+    async def script(viewers):
+        async def send(message):
+            if message["type"] == "http.response.body":
+                await never()
+
+        await stream(viewers)({}, never, send)
+        assert len(viewers) == 0
+
+    play(script)
+
+
+@pytest.mark.parametrize("is_stuck", [False, True])
+def test_the_end_of_the_server_ends_the_stream(is_stuck):
+    async def script(viewers):
+        async def send(message):
+            if is_stuck and message["type"] == "http.response.body":
+                await never()
+
+        serving = asyncio.create_task(stream(viewers)({}, never, send))
+        await asyncio.sleep(0.05)
+        assert len(viewers) == 1
+        viewers.close()
+        await serving
+        assert len(viewers) == 0
+
+    play(script)

@@ -7,8 +7,7 @@ from contextlib import closing
 import sqlalchemy as sa
 
 from offbeat.service.store.database import LogRecord, log, open_database
-from offbeat.service.tally.client_tally import ClientTally
-from offbeat.service.tally.stored_tally import read_tally
+from offbeat.service.tally.client_tally import ClientTally, read_tally
 
 CLIENTS = 5
 

@@ -11,7 +11,14 @@ from pydantic import ValidationError
 
 from offbeat.algorithms import LocalPlan
 from offbeat.service.refusal import Refusal
-from offbeat.service.updates.update_header import ShareHeader, UpdateHeader, parse_header, private_report
+from offbeat.service.updates.update_header import (
+    ShareHeader,
+    UpdateHeader,
+    parse_header,
+    private_report,
+    read_object,
+    shortened,
+)
 
 HEAD: dict[str, Any] = {
     "version": 12,
@@ -231,3 +238,27 @@ def test_a_share_that_is_not_one_is_refused(key: str, value: object) -> None:
 def test_the_report_of_a_private_update_is_that_of_its_plan(head: Any, share: Any, since: Any) -> None:
     report = private_report(parse_header(json.dumps(head)), PLAN)
     assert report == {"examples": 1, "steps": 4, "normaliser": normaliser(PLAN), "since": since, "share": share}
+
+
+def test_an_object_is_read():
+    assert read_object('{"a": [1, {"b": null}]}') == {"a": [1, {"b": None}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "not an object"),
+        ("3", "not an object"),
+        ("{", "Expecting"),
+        ('{"a": 1, "a": 1}', "repeated"),
+        ('{"a": {"b": 1, "b": 2}}', "repeated"),
+        ('{"a":' * 100_000, "too deeply"),
+    ],
+)
+def test_anything_else_is_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        read_object(text)
+
+
+def test_an_error_shows_the_beginning_in_ascii():
+    assert shortened("é\n" * 100) == ascii("é\n" * 100)[:40]

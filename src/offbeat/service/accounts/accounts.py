@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from offbeat_core.tokens import looks_like, new_token, token_hash
 
-from offbeat.service.accounts.account import PREFIXES, Account, Kind
 from offbeat.service.accounts.declared_examples import DeclaredExamples
-from offbeat.service.accounts.issued_tokens import IN_FOLDER, IssuedTokens, token_id
+from offbeat.service.accounts.issued_tokens import IN_FOLDER, PREFIXES, Account, IssuedTokens, Kind, token_id
 from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.database import clients

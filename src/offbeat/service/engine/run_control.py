@@ -8,7 +8,7 @@ from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.engine.engine import Engine
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.database import meta
-from offbeat.service.store.store_keys import PAUSED, STOP_VERSIONS
+from offbeat.service.store.extended_run import PAUSED, STOP_VERSIONS
 
 
 class RunControl:

@@ -12,7 +12,7 @@ from offbeat.algorithms.components.component import prefixed, under
 from offbeat.coordinator import Coordinator
 from offbeat.service.engine.engine import Engine
 from offbeat.service.live.run_history import RunHistory
-from offbeat.service.store.numbered_files import numbers_of
+from offbeat.service.store.read_only import numbers_of
 from offbeat.service.store.store import Store
 from offbeat.service.updates.upload_history import UploadHistory, load_history
 from offbeat.tensor_file import read_checkpoint, write_checkpoint

@@ -22,13 +22,12 @@ from offbeat.service.masked.masked_shares import MaskedShares
 from offbeat.service.store.call_records import call_of, vector_of
 from offbeat.service.store.database import LogRecord, meta
 from offbeat.service.store.disk import Disk
+from offbeat.service.store.extended_run import EXTENDED_FROM, PAUSED, STOP_VERSIONS
 from offbeat.service.store.log_writer import LogWriter
 from offbeat.service.store.model_files import Layout, ModelFiles
 from offbeat.service.store.segments import Segments
 from offbeat.service.store.store import Store
-from offbeat.service.store.store_keys import EXTENDED_FROM, PAUSED, STOP_VERSIONS
-from offbeat.service.tally.client_tally import ClientTally
-from offbeat.service.tally.stored_tally import read_tally
+from offbeat.service.tally.client_tally import ClientTally, read_tally
 from offbeat.service.updates.update_body import StoredUpdate, check_body
 from offbeat.service.updates.uploads import clean_up
 from offbeat.service.updates.usual_norms import norm_unit

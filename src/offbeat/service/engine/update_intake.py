@@ -12,9 +12,9 @@ from offbeat.service.refusal import Refusal
 from offbeat.service.store.call_records import DiscardedUpdate
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.store.segments import Segments
-from offbeat.service.updates.digests import Digests
 from offbeat.service.updates.update_body import Body, BufferedUpdate, StoredUpdate
 from offbeat.service.updates.update_header import Header, ShareHeader, UpdateHeader, private_report
+from offbeat.service.updates.upload_history import Digests
 
 T = TypeVar("T")
 

@@ -12,8 +12,19 @@ from starlette.requests import ClientDisconnect
 from offbeat.service.engine.service import Service
 from offbeat.service.engine.update_receiver import UploadRequest
 from offbeat.service.http.model_response import ModelResponse
-from offbeat.service.http.protocol_support import missing_support, missing_terms, other_protocol, supported
-from offbeat.service.http.request_parts import Client, Length, Number, Offset, Text, bearer_token, required_length
+from offbeat.service.http.request_parts import (
+    Client,
+    Length,
+    Number,
+    Offset,
+    Text,
+    bearer_token,
+    missing_support,
+    missing_terms,
+    other_protocol,
+    required_length,
+    supported,
+)
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.update_header import parse_header
 

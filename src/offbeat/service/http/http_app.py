@@ -1,25 +1,73 @@
-"""The HTTP application."""
+"""The HTTP application, and its answers to errors."""
 
+import logging
 import time
 from functools import partial
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
 from offbeat_core.messages import PROTOCOL
 from offbeat_core.serving.connections import Connections, CountedRequests
+from offbeat_core.serving.console_log import event
 from offbeat_core.serving.http_server import UnreadBody
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from offbeat.service.engine.prometheus_metrics import Metrics
 from offbeat.service.engine.service import Service
-from offbeat.service.http.admin_routes import add_admin_routes
-from offbeat.service.http.body_limit import BodyLimit
+from offbeat.service.http.admin_routes import add_admin_routes, add_control_routes
 from offbeat.service.http.client_routes import add_client_routes
-from offbeat.service.http.control_routes import add_control_routes
-from offbeat.service.http.error_answers import add_error_answers, refusal_answer
 from offbeat.service.http.live_routes import add_live_routes
+from offbeat.service.http.request_limits import BodyLimit, TokenLimit
 from offbeat.service.http.request_parts import PROBLEMS, authenticate
-from offbeat.service.http.token_limit import TokenLimit
 from offbeat.service.live.viewers import Viewers
+from offbeat.service.refusal import Refusal
+
+_KINDS = {404: "not-found", 405: "method-not-allowed"}
+
+
+def refusal_answer(service: Service, refusal: Refusal) -> Response:
+    """Return the answer to a refused request, and count and log the refusal."""
+    service.metrics.refusals.labels(refusal.kind).inc()
+    service.accounts.audit.count("refusals", refusal.kind)
+    event("refused", logging.WARNING, kind=refusal.kind, detail=refusal.detail)
+    return JSONResponse(refusal.problem(), refusal.status, refusal.headers, media_type="application/problem+json")
+
+
+def add_error_answers(app: FastAPI, service: Service) -> None:
+    """Answer errors of the routes with the problem documents of ``docs/protocol.md``."""
+    answer = partial(refusal_answer, service)
+
+    @app.exception_handler(Refusal)
+    async def refused(_: Request, refusal: Refusal) -> Response:
+        return answer(refusal)
+
+    @app.exception_handler(OSError)
+    async def disk_error(request: Request, error: OSError) -> Response:
+        version = request.path_params.get("version")
+        if isinstance(error, FileNotFoundError) and version is not None:
+            return answer(Refusal("no-such-version", f"version {version} is not kept: check in for new work"))
+        if error.filename is None:  # not the disk's
+            raise error
+        return answer(service.engine.disk.refusal(error))
+
+    @app.exception_handler(RequestValidationError)
+    async def malformed(_: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][:5])[:200]
+        detail = f"{where}: {first['msg'][:200]}".encode("unicode_escape").decode("ascii")
+        return answer(Refusal("malformed-request", detail))
+
+    @app.exception_handler(HTTPException)
+    async def other(_: Request, error: HTTPException) -> Response:
+        kind = _KINDS.get(error.status_code, "malformed-request")
+        return answer(Refusal(kind, str(error.detail), error.headers))
+
+    @app.exception_handler(ClientDisconnect)
+    async def disconnected(_: Request, __: ClientDisconnect) -> Response:
+        return Response(status_code=499)  # nobody receives it
 
 
 def make_app(service: Service, connections: Connections, viewers: Viewers) -> FastAPI:

@@ -13,7 +13,7 @@ from offbeat.coordinator import Coordinator
 from offbeat.coordinator.calls import Assignment
 from offbeat.coordinator.sealed_sums import upload_scale
 from offbeat.service.masked.client_keys import ClientKeys
-from offbeat.service.masked.helper_facts import LatestFacts
+from offbeat.service.masked.helper_protocol import LatestFacts
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.updates.update_header import ShareHeader

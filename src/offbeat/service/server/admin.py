@@ -18,8 +18,7 @@ from offbeat_core.http.tls import CLOCKS, is_outside_its_dates
 
 from offbeat.service.server import stopped_server
 from offbeat.service.server.addresses import trust
-from offbeat.service.store.numbered_files import numbers_of
-from offbeat.service.store.read_only import open_read_only
+from offbeat.service.store.read_only import numbers_of, open_read_only
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,9 @@ from offbeat_core.serving.http_server import HttpServer, listen, max_connections
 from sqlalchemy import exc
 
 from offbeat.coordinator import Coordinator
-from offbeat.service.accounts.account import Kind
 from offbeat.service.accounts.accounts import Accounts
-from offbeat.service.accounts.issued_tokens import IN_FOLDER
-from offbeat.service.audit.start_facts import start_facts
+from offbeat.service.accounts.issued_tokens import IN_FOLDER, Kind
+from offbeat.service.audit.audit_log import start_facts
 from offbeat.service.engine.checkpoint_schedule import CheckpointSchedule
 from offbeat.service.engine.engine import Engine
 from offbeat.service.engine.evaluation_queue import EvaluationQueue

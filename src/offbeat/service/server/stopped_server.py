@@ -13,12 +13,10 @@ from filelock import FileLock, Timeout
 from offbeat_core.errors import OffbeatError
 
 from offbeat.service.store.database import check_schema
-from offbeat.service.store.extension import stop_versions
-from offbeat.service.store.numbered_files import numbers_of
-from offbeat.service.store.read_only import open_read_only
-from offbeat.service.store.store_keys import PAUSED, STOP_VERSIONS
+from offbeat.service.store.extended_run import PAUSED, STOP_VERSIONS, stop_versions
+from offbeat.service.store.read_only import numbers_of, open_read_only
+from offbeat.service.tally.client_tally import read_tally
 from offbeat.service.tally.listed_client import listed_client
-from offbeat.service.tally.stored_tally import read_tally
 
 
 def check_stopped(folder: Path, problem: str) -> None:

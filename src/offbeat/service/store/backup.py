@@ -8,7 +8,7 @@ from pathlib import Path
 from offbeat_core.errors import OffbeatError
 
 from offbeat.checkpoint_values import read_values
-from offbeat.service.store.numbered_files import numbers_of
+from offbeat.service.store.read_only import numbers_of
 
 _MAX_ATTEMPTS = 20
 _BLOCK_BYTES = 2**20

@@ -13,7 +13,7 @@ from offbeat_core.files import sha256
 from offbeat_core.model_file import DOWN
 from torch import Tensor
 
-from offbeat.service.store.numbered_files import numbers_of
+from offbeat.service.store.read_only import numbers_of
 from offbeat.tensor_file import write_tensors
 
 T = TypeVar("T")

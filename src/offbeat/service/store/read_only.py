@@ -1,4 +1,4 @@
-"""Read-only connections to a server's database."""
+"""Readers of a server's folder: the database, and files named by a number."""
 
 import sqlite3
 from pathlib import Path
@@ -11,3 +11,11 @@ def open_read_only(path: Path, *, is_fixed: bool = False) -> sqlite3.Connection:
     """
     # as_uri escapes the characters of a folder's name that have a meaning in a URI, such as # and %.
     return sqlite3.connect(f"{path.absolute().as_uri()}?{'immutable=1' if is_fixed else 'mode=ro'}", uri=True)
+
+
+def numbers_of(folder: Path) -> list[int]:
+    """Return the numbers that name safetensors files in a folder.
+
+    Files with other names are ignored.
+    """
+    return [int(path.stem) for path in folder.glob("*.safetensors") if path.stem.isdecimal()]

@@ -31,8 +31,7 @@ from offbeat_core.errors import OffbeatError
 from sqlalchemy import exc
 
 from offbeat.service.store.database import LogRecord, log, meta, open_database
-from offbeat.service.store.extension import is_extended, stop_versions, without_versions
-from offbeat.service.store.store_keys import EXTENDED_FROM
+from offbeat.service.store.extended_run import EXTENDED_FROM, is_extended, stop_versions, without_versions
 
 _LOCK_SECONDS = 0.5  # a command that looks whether a server runs holds the lock for an instant
 _OTHERS = 0o077  # the permissions of all but the owner

@@ -1,6 +1,7 @@
-"""Counts of each client's visits."""
+"""Counts of each client's visits, kept by a server or read from its database."""
 
 import json
+import sqlite3
 import time
 from array import array
 from collections.abc import Callable, Iterable
@@ -182,3 +183,20 @@ _values_of = attrgetter(*_FIELDS)  # `astuple` copies each value, which takes a 
 _SUMMED = ("visits", "counted", "refused", "lost", "staleness_sum")
 _VALUES = ", ".join(f"json_extract(value, '$[{index}]')" for index in range(len(COLUMNS)))
 _UPSERT = f"INSERT OR REPLACE INTO client_counts ({', '.join(COLUMNS)}) SELECT {_VALUES} FROM json_each(:rows)"
+
+
+def read_tally(database: sqlite3.Connection) -> ClientTally:
+    """Return the counts at the end of the log.
+
+    Raises:
+        ValueError, LookupError, TypeError: The log is broken.
+    """
+    tally = ClientTally()
+    for client, *values in database.execute(f"SELECT {', '.join(COLUMNS)} FROM client_counts"):
+        tally.put(client, Counts(*values))
+    found = database.execute("SELECT value FROM meta WHERE key = ?", (NUMBER_KEY,)).fetchone()
+    tally.number = 0 if found is None else int(found[0])
+    query = "SELECT number, name, arguments, file FROM log WHERE number > ? ORDER BY number"
+    for number, name, arguments, file in database.execute(query, (tally.number,)):
+        tally.note(LogRecord.of_row({"number": number, "name": name, "arguments": arguments, "file": file}))
+    return tally

@@ -15,7 +15,7 @@ from torch import Tensor
 from offbeat.algorithms.components import Compression, LocalPlan
 from offbeat.compression import COMPRESSORS, Compressor, Encoded, decode, wire_bytes
 from offbeat.service.refusal import Refusal
-from offbeat.service.updates.strict_json import read_object, shortened
+from offbeat.service.updates.update_header import read_object, shortened
 from offbeat.tensor_file import write_tensors
 
 _LARGEST_HEADER = 4096  # bytes of a safetensors file's JSON

@@ -4,6 +4,7 @@ Clients are not trusted.
 """
 
 import base64
+import json
 from typing import Annotated, Any
 
 import torch
@@ -14,7 +15,34 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from offbeat.algorithms.components.client_update import Report
 from offbeat.service.refusal import Refusal
-from offbeat.service.updates.strict_json import read_object, shortened
+
+
+def read_object(text: str) -> dict[str, Any]:
+    """Read one JSON object.
+
+    Raises:
+        ValueError: The text is not one, repeats a key, or is nested too deeply.
+    """
+    try:
+        values = json.loads(text, object_pairs_hook=_unique)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(values, dict):
+        raise ValueError("not an object")
+    return values
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise ValueError("a key is repeated")
+    return values
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of a text, for one line of an error."""
+    return ascii(text)[:40]
+
 
 _MAX_CHARACTERS = 4096  # characters
 _LARGEST_NUMBER = 2**63 - 1  # in the database

@@ -1,8 +1,17 @@
-"""The comparison of two configurations of a run that may be extended."""
+"""A run whose end an admin may move: its keys in ``meta``, and configurations."""
 
 import math
 from collections.abc import Mapping
 from typing import Any
+
+PAUSED = "paused"
+"""Whether the run is paused, "1" or "0"."""
+
+EXTENDED_FROM = "extended_from"
+"""The version at which the run ended before its file was changed, until a server has started since."""
+
+STOP_VERSIONS = "stop_versions"
+"""The version at which the run ends, if an admin has extended it."""
 
 
 def stop_versions(config: Mapping[str, Any]) -> float:

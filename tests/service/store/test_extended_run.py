@@ -5,7 +5,7 @@ import math
 import pytest
 from offbeat_core.errors import OffbeatError
 
-from offbeat.service.store.extension import is_extended, stop_versions
+from offbeat.service.store.extended_run import is_extended, stop_versions
 from offbeat.service.store.store import Store
 
 

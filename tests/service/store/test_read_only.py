@@ -1,4 +1,4 @@
-from offbeat.service.store.numbered_files import numbers_of
+from offbeat.service.store.read_only import numbers_of
 
 
 def test_only_files_named_by_a_number_count(tmp_path):
