@@ -16,7 +16,7 @@ from torch import nn
 
 from offbeat.algorithms import Algorithm, FedAvg, FedBuff
 from offbeat.training.trainers.batched.vmap import VmapBackend
-from offbeat.training.trainers.distributed.processes import ProcessPool
+from offbeat.training.trainers.distributed.process_pool import ProcessPool
 from offbeat.training.trainers.trainer import Trainer
 
 

@@ -32,7 +32,7 @@ from workloads import plain_loop
 from offbeat.algorithms import FedBuff
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.backend import Job
-from offbeat.training.trainers.distributed.processes import ProcessPool
+from offbeat.training.trainers.distributed.process_pool import ProcessPool
 from offbeat.training.trainers.loop import LoopBackend
 from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.worker_process import keep_freed_memory

@@ -15,7 +15,7 @@ from offbeat.algorithms import FedAsync, FedAvg, FedBuff, FedFa, FedLaAvg, Local
 from offbeat.simulation.totals import Stop
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.batched.vmap import VmapBackend
-from offbeat.training.trainers.distributed.processes import ProcessPool
+from offbeat.training.trainers.distributed.process_pool import ProcessPool
 from offbeat.training.trainers.loop import LoopBackend
 from offbeat.training.trainers.trainer import Trainer
 from tests.effort import cases

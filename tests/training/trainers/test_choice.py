@@ -11,7 +11,7 @@ from offbeat.training.models import cnn
 from offbeat.training.trainers import choice
 from offbeat.training.trainers.batched.vmap import VmapBackend
 from offbeat.training.trainers.choice import available_processors, choose_trainer, make_trainer, measure_trainers
-from offbeat.training.trainers.distributed.processes import ProcessPool
+from offbeat.training.trainers.distributed.process_pool import ProcessPool
 from offbeat.training.trainers.distributed.ray_pool import RayPool
 from offbeat.training.trainers.loop import LoopBackend
 from tests.training.conftest import data_of, made

@@ -13,7 +13,7 @@ from offbeat.training.objectives import model_loss
 from offbeat.training.trainers.backend import Job, Result
 from offbeat.training.trainers.batched.vmap import VmapBackend
 from offbeat.training.trainers.choice import choose_trainer
-from offbeat.training.trainers.distributed.processes import ProcessPool
+from offbeat.training.trainers.distributed.process_pool import ProcessPool
 from offbeat.training.trainers.distributed.ray_actor import RayJob, TrainingActor, pack_workload
 from offbeat.training.trainers.graph_loop import GraphBackend
 from offbeat.training.trainers.loop import LoopBackend

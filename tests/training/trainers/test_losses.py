@@ -13,7 +13,7 @@ from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.backend import Job
 from offbeat.training.trainers.batched.vmap import VmapBackend
-from offbeat.training.trainers.distributed.processes import ProcessPool
+from offbeat.training.trainers.distributed.process_pool import ProcessPool
 from offbeat.training.trainers.graph_loop import GraphBackend
 from offbeat.training.trainers.loop import LoopBackend
 from tests.training.conftest import assert_alike, assert_same, data_of, made

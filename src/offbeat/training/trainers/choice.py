@@ -16,7 +16,7 @@ from offbeat.training.trainers.backend import Backend, Job
 from offbeat.training.trainers.batched.batching_check import batching_problem
 from offbeat.training.trainers.batched.dense import is_dense
 from offbeat.training.trainers.batched.vmap import VmapBackend
-from offbeat.training.trainers.distributed.processes import ProcessPool
+from offbeat.training.trainers.distributed.process_pool import ProcessPool
 from offbeat.training.trainers.distributed.ray_cluster import DEFAULT_CLUSTER, RayCluster
 from offbeat.training.trainers.distributed.ray_pool import RayPool
 from offbeat.training.trainers.graph_loop import GraphBackend

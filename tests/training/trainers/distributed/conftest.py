@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from offbeat.training.trainers.backend import Job
-from offbeat.training.trainers.distributed import processes
-from offbeat.training.trainers.distributed.processes import ProcessPool
+from offbeat.training.trainers.distributed import process_pool
+from offbeat.training.trainers.distributed.process_pool import ProcessPool
 from tests.training.trainers.distributed.fake_workers import FakeWorker, FakeWorkers, jobs_of, trainer_of
 
 
 @pytest.fixture
 def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeWorkers]:
     workers = FakeWorkers()
-    monkeypatch.setattr(processes, "Worker", lambda memory, setup: FakeWorker(workers, memory, setup))
-    monkeypatch.setattr(processes, "wait", workers.wait)
+    monkeypatch.setattr(process_pool, "Worker", lambda memory, setup: FakeWorker(workers, memory, setup))
+    monkeypatch.setattr(process_pool, "wait", workers.wait)
     yield workers
     assert not workers.events, "the trainer did not wait for all events"
 

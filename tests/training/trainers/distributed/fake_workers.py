@@ -15,7 +15,7 @@ from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.backend import Job
 from offbeat.training.trainers.batched.vmap import VmapBackend
-from offbeat.training.trainers.distributed.processes import ProcessPool
+from offbeat.training.trainers.distributed.process_pool import ProcessPool
 from offbeat.training.trainers.distributed.shared_memory import SharedMemory
 from offbeat.training.trainers.distributed.worker import JobMessage, Reply, WorkerSetup
 from offbeat.training.trainers.loop import LoopBackend

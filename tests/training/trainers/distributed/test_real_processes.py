@@ -22,7 +22,7 @@ from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.backend import Job
 from offbeat.training.trainers.batched.vmap import VmapBackend
-from offbeat.training.trainers.distributed.processes import ProcessPool
+from offbeat.training.trainers.distributed.process_pool import ProcessPool
 from offbeat.training.trainers.loop import LoopBackend
 from tests.training.conftest import assert_same, data_of, made
 from tests.workloads import workload_of
@@ -155,7 +155,7 @@ class TestRealProcesses:
 import time, numpy as np, torch
 from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.distributed.processes import ProcessPool
+from offbeat.training.trainers.distributed.process_pool import ProcessPool
 from offbeat.training.trainers.backend import Job
 from offbeat.training.workload import Examples, Objective, Workload
 model, loss = FlatModel(torch.nn.Linear(2, 1)), lambda outputs, _: outputs.mean()

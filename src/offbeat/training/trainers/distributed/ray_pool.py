@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from offbeat.training.trainers.backend import Result
-from offbeat.training.trainers.distributed.pool import Pool, Task
 from offbeat.training.trainers.distributed.ray_actor import RayJob, TrainingActor, pack_workload, versions
 from offbeat.training.trainers.distributed.ray_cluster import (
     DEFAULT_CLUSTER,
@@ -21,6 +20,7 @@ from offbeat.training.trainers.distributed.ray_cluster import (
     connect,
     import_ray,
 )
+from offbeat.training.trainers.distributed.worker_pool import Task, WorkerPool
 from offbeat.training.workload import Workload
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class _Actor:
     is_ready: bool = False
 
 
-class RayPool(Pool):
+class RayPool(WorkerPool):
     """Local SGD for several clients at once, by actors of a Ray cluster.
 
     Each actor has one processor and one thread, and a GPU if the workload is on one. Actors start with the first jobs,

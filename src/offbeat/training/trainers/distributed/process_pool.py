@@ -16,9 +16,9 @@ from offbeat_core.user_code_errors import error_line
 from offbeat.inputs import name_inputs
 from offbeat.training.trainers.backend import Backend, Job, Result
 from offbeat.training.trainers.distributed.packed_code import pack_code
-from offbeat.training.trainers.distributed.pool import Pool, Task
 from offbeat.training.trainers.distributed.shared_memory import RowTable, SharedMemory, share
 from offbeat.training.trainers.distributed.worker import JobMessage, Reply, Worker, WorkerSetup
+from offbeat.training.trainers.distributed.worker_pool import Task, WorkerPool
 from offbeat.training.trainers.loop import LoopBackend
 from offbeat.training.workload import Workload
 
@@ -74,7 +74,7 @@ class _Workers:
             self.memory.close()
 
 
-class ProcessPool(Pool):
+class ProcessPool(WorkerPool):
     """Local training of several clients at once, in processes of one thread each.
 
     Processes start with the first job, also after ``close``. They have torch's defaults except for the number of

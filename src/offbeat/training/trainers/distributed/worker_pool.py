@@ -24,7 +24,7 @@ class Task:
     outcome: Result | Exception | None = None
 
 
-class Pool(Backend):
+class WorkerPool(Backend):
     """Local training elsewhere, bit-equal to that of a backend here with one thread.
 
     Jobs to train come first, then submitted ones in their order, as long as their results take less than a gigabyte.

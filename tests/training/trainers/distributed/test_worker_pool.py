@@ -10,15 +10,15 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.backend import Job, Result
-from offbeat.training.trainers.distributed import pool
-from offbeat.training.trainers.distributed.pool import Pool
+from offbeat.training.trainers.distributed import worker_pool
+from offbeat.training.trainers.distributed.worker_pool import WorkerPool
 from tests.training.conftest import made
 from tests.workloads import workload_of
 
 PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)
 
 
-class OneAfterTheOther(Pool):
+class OneAfterTheOther(WorkerPool):
     """Trains a job whenever it waits; the result is the client's number, and client 9 kills its worker."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ def test_collected_jobs_come_first_then_submitted_ones_in_order():
 
 
 def test_results_ahead_are_bounded(monkeypatch):
-    monkeypatch.setattr(pool, "_BYTES_AHEAD", 0)
+    monkeypatch.setattr(worker_pool, "_BYTES_AHEAD", 0)
     trainer = OneAfterTheOther()
     for client in range(4):
         trainer.submit(job(client))

@@ -14,9 +14,9 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms.components import Compression
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.backend import Job
-from offbeat.training.trainers.distributed import pool, processes
+from offbeat.training.trainers.distributed import process_pool, worker_pool
 from offbeat.training.trainers.distributed.packed_code import unpack_code
-from offbeat.training.trainers.distributed.processes import ProcessPool
+from offbeat.training.trainers.distributed.process_pool import ProcessPool
 from offbeat.training.trainers.distributed.worker import JobMessage, Reply
 from tests.training.conftest import made
 from tests.training.trainers.distributed.fake_workers import PLAN, firsts, jobs_of, trainer_of
@@ -83,7 +83,7 @@ class TestSchedule:
 
     @pytest.mark.parametrize(("room", "begun"), [(0, 4), (6, 6), (6.9, 6)])
     def test_expected_results_are_bounded(self, room, begun, workers, make, monkeypatch):
-        monkeypatch.setattr(pool, "_BYTES_AHEAD", int(room * 20))  # a vector has 20
+        monkeypatch.setattr(worker_pool, "_BYTES_AHEAD", int(room * 20))  # a vector has 20
         trainer, jobs = make(1), jobs_of(12)
         trainer.submit(jobs[0])
         for job in jobs:
@@ -191,7 +191,7 @@ class TestDeaths:
         assert workers.clients == [[0, 1, 4], [1, 4, 2, 3]]
 
     def test_a_requested_job_is_assigned_again_beyond_the_bound(self, workers, make, monkeypatch):
-        monkeypatch.setattr(pool, "_BYTES_AHEAD", 0)
+        monkeypatch.setattr(worker_pool, "_BYTES_AHEAD", 0)
         trainer, jobs = make(1), jobs_of(6)
         for job in jobs:
             trainer.submit(job)
@@ -309,7 +309,7 @@ class TestRefusals:
         def refuse(*_: object) -> None:
             raise BlockingIOError(11, "Resource temporarily unavailable")
 
-        monkeypatch.setattr(processes, name, refuse)
+        monkeypatch.setattr(process_pool, name, refuse)
         with pytest.raises(OffbeatError) as caught:
             make().train(jobs_of(1))
         assert str(caught.value) == (
