@@ -36,7 +36,8 @@ class _Worker(WorkerProcess):
     """A process, and the task that it carries out."""
 
     def __init__(self) -> None:
-        _CONTEXT.set_forkserver_preload([__name__])
+        # pyarrow imports pandas, when a run writes its first rows.
+        _CONTEXT.set_forkserver_preload([__name__, "pandas"])
         connection, other = _CONTEXT.Pipe()
         super().__init__(connection)
         # Not a daemon: these may not have children, such as those of a user's DataLoader.
