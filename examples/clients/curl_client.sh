@@ -10,7 +10,7 @@ python=${PYTHON:-python3}
 mkdir -p "$folder"
 
 ask() {
-  curl --silent --show-error --fail --retry 5 --header "Offbeat-Protocol: 1.7" ${ca:+--cacert "$ca"} "$@"
+  curl --silent --show-error --fail --retry 5 --header "Offbeat-Protocol: 1.0" ${ca:+--cacert "$ca"} "$@"
 }
 ca=${5:-}
 

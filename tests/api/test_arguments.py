@@ -18,7 +18,7 @@ from offbeat.api.arguments import (
     population_of,
 )
 from offbeat.config.experiment_sections import StopSection
-from offbeat.config.given import Given
+from offbeat.config.given_objects import Given
 
 
 def experiment(**changes):

@@ -17,6 +17,7 @@ from offbeat.config import model_sections, population_sections
 from offbeat.config.algorithm_table import hyper_parameters_of
 from offbeat.config.experiment_file import Experiment, load
 from offbeat.config.experiment_sections import FlowerSection
+from offbeat.config.local_section import LocalSection
 from offbeat.config.privacy_section import PrivacySection
 
 Load = Callable[..., Experiment]
@@ -145,7 +146,7 @@ class TestEveryKey:
         written = tomllib.loads(FULL)
         kinds = {
             "data": sections.DataSection,
-            "local": sections.LocalSection,
+            "local": LocalSection,
             "population": population_sections.PopulationSection,
             "server": sections.ServerSection,
             "privacy": PrivacySection,

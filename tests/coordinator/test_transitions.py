@@ -8,7 +8,7 @@ import torch
 
 from offbeat.algorithms import FedAvg, FedBuff, FedLuck, LocalPlan
 from offbeat.coordinator import Coordinator
-from offbeat.coordinator.states import VisitState
+from offbeat.coordinator.visit_states import VisitState
 
 PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)
 

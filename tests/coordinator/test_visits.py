@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from offbeat.algorithms import LocalPlan
 from offbeat.coordinator.calls import Assignment, Receipt
-from offbeat.coordinator.states import VisitCall, VisitState
 from offbeat.coordinator.visit_plans import VisitPlans
+from offbeat.coordinator.visit_states import VisitCall, VisitState
 from offbeat.coordinator.visits import VisitTable
 from offbeat.tensor_file import read_checkpoint, write_checkpoint
 

@@ -55,7 +55,7 @@ def test_the_newest_backups_are_kept(tmp_path):
     program, backups = tmp_path / "bin/offbeat", tmp_path / "backups"
     for made in (program.parent, backups, backups / "of-another-program"):
         made.mkdir()
-    program.write_text('#!/bin/sh\nmkdir "$3" && echo "$2" > "$3/from"; echo backed up\n')
+    program.write_text('#!/bin/sh\nmkdir "$4" && echo "$3" > "$4/from"; echo backed up\n')
     program.chmod(0o755)
     for number in range(4):
         code, output = back_up(program, f"folder-{number}", backups)

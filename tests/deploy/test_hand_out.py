@@ -16,7 +16,7 @@ def test_an_empty_token_is_made_again_and_another_one_kept(tmp_path):
     program.chmod(0o755)
     token = folder / "enrolment-token"
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
-    for content, expected in (("", "9 words\n"), ("secret\n", "secret\n")):
+    for content, expected in (("", "11 words\n"), ("secret\n", "secret\n")):
         token.write_text(content)
         subprocess.run(["sh", DEPLOY / "hand_out.sh", server, folder, "3"], env=environment, check=True)
         assert token.read_text() == expected

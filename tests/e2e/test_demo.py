@@ -71,7 +71,7 @@ def test_it_learns_while_its_processes_are_killed_and_leaves_none(start: Start, 
 
     lines = output.splitlines()
     (accuracy,) = re.findall(r"^Accuracy on 364 test examples: ([\d.]+)%$", output, re.MULTILINE)
-    assert float(accuracy) > 85
+    assert float(accuracy) > 75  # of ten classes
     assert "2 clients have enrolled" in lines
     assert "Killed: 2 clients, 2 times the server" in output
     killed = [line.split() for line in lines if line.startswith("Killed ") and " at version " in line]

@@ -116,7 +116,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["run", "tiny.toml", "--checkpoint-every", "0"], ["--checkpoint-every", "0"]),
     (["run", "tiny.toml", "--checkpoint-every", "nan"], ["--checkpoint-every nan", "finite"]),
     (["run", "tiny.toml", "--set", "local.lr=0.5", "--output", "done"], ["done/fedavg-seed1", "other settings"]),
-    (["run", "tiny.toml", "--output", "old"], ["checkpoint of format 0", "format 5", "--fresh"]),
+    (["run", "tiny.toml", "--output", "old"], ["checkpoint of format 0", "format 1", "--fresh"]),
     (["report"], ["RUN", "--help"]),
     (["report", "nowhere"], ["cannot read nowhere"]),
     (["report", "empty"], ["empty holds no runs"]),

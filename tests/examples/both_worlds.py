@@ -13,7 +13,7 @@ from offbeat_client.http.retry import Backoff
 
 from offbeat.config import server_file
 from offbeat.config.import_path import canonical, load_object
-from offbeat.inputs import map_inputs
+from offbeat.model_inputs import map_inputs
 from offbeat.service.client import run_client
 from offbeat.simulation.totals import Stop
 from offbeat.worlds.serve import build_coordinator

@@ -4,7 +4,7 @@ import os
 import pytest
 from offbeat_core.errors import OffbeatError
 
-from offbeat.sweeps.over import Choices, Numbers
+from offbeat.sweeps.over_option import Choices, Numbers
 from offbeat.sweeps.search import Search, open_storage, remove_sweep
 
 LR = {"lr": Numbers(0.01, 10.0, log=True)}

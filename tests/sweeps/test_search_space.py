@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from offbeat_core.errors import OffbeatError
 
-from offbeat.sweeps.over import Choices, Numbers
+from offbeat.sweeps.over_option import Choices, Numbers
 from offbeat.sweeps.search_space import all_points, corners, search_spaces, size_of
 
 LABELS = ["fedavg", "fedasync", "fedbuff"]

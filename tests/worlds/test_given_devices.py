@@ -7,7 +7,7 @@ import pytest
 import torch
 from offbeat_core.errors import OffbeatError
 
-from offbeat.config.given import Given
+from offbeat.config.given_objects import Given
 from offbeat.config.population_sections import PopulationSection
 from offbeat.population.availability import Always
 from offbeat.worlds.population import build_population

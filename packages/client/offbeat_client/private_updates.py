@@ -19,8 +19,8 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.files import read_text
 from offbeat_core.messages import PrivacyMessage, ShareMessage
 from offbeat_core.model_file import model_digest, read_model
+from offbeat_private.masks.chain_head import Head
 from offbeat_private.masks.epoch_key import EpochKey, verify_epoch_key
-from offbeat_private.masks.head import Head
 from offbeat_private.masks.share import make_share
 from offbeat_private.masks.signing_key import public_text, signing_key
 from offbeat_private.terms import Terms, verify

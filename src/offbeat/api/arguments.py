@@ -19,7 +19,7 @@ from torch import Tensor
 from offbeat.algorithms import ALGORITHMS, Algorithm, LocalPlan
 from offbeat.config.algorithm_table import build_algorithm
 from offbeat.config.experiment_file import Experiment
-from offbeat.config.given import Given
+from offbeat.config.given_objects import Given
 from offbeat.config.import_path import canonical, is_import_path
 from offbeat.config.local_section import LocalSection, StepsFunction, check_compression
 

@@ -25,7 +25,7 @@ from offbeat.api.arguments import (
 )
 from offbeat.api.run_record import RunRecord, config_of, make_folder, write_output
 from offbeat.config.experiment_sections import metric_name
-from offbeat.config.given import Given
+from offbeat.config.given_objects import Given
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_examples import Collate
 from offbeat.memory import rare_garbage_collection

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 
 from offbeat_core.setting_names import setting
 from offbeat_core.tables.section import Section
-from offbeat_core.tables.toml_table import read_table
 from offbeat_core.tables.validation_errors import collected, error_prefix, mistakes, user_error
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
@@ -26,12 +25,13 @@ from offbeat.config.experiment_sections import (
     ServerSection,
     StopSection,
 )
-from offbeat.config.given import Given
+from offbeat.config.given_objects import Given
 from offbeat.config.local_section import LocalSection
 from offbeat.config.metric_stop import early_stop
 from offbeat.config.model_sections import ModelSection
 from offbeat.config.population_sections import IntervalsSection, PopulationSection
 from offbeat.config.privacy_section import PrivacySection
+from offbeat.config.set_option import read_changed
 from offbeat.training.accelerator import Accelerator, Precision, check_device_name, choose_device
 from offbeat.training.loss_modules import name_of_loss
 from offbeat.training.metric_names import TRAINING_LOSS
@@ -238,7 +238,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     Raises:
         OffbeatError: The file is missing, is not TOML, or holds a wrong key or value; one line names it.
     """
-    return experiment_of(read_table(path, overrides, ALTERNATIVES), path)
+    return experiment_of(read_changed(path, overrides, ALTERNATIVES), path)
 
 
 def experiment_of(table: Mapping[str, Any], path: Path) -> Experiment:

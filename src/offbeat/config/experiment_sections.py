@@ -7,7 +7,7 @@ from offbeat_core.setting_names import setting
 from offbeat_core.tables.section import Count, Positive, Section
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from offbeat.config.given import OR_GIVEN, Given
+from offbeat.config.given_objects import OR_GIVEN, Given
 from offbeat.config.import_path import is_import_path
 from offbeat.config.user_paths import ImportPath, name_or_import_path
 from offbeat.data.catalogue import DATASETS

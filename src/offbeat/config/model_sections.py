@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from offbeat_core.tables.section import Count, Section
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
 
-from offbeat.config.given import OR_GIVEN, Given
+from offbeat.config.given_objects import OR_GIVEN, Given
 from offbeat.config.import_path import is_import_path
 from offbeat.config.user_paths import ImportPath, name_or_import_path
 from offbeat.training.objectives import LOSSES

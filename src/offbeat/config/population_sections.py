@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from offbeat_core.tables.section import Count, NotNegative, Positive, Probability, Section
 from pydantic import Field, model_validator
 
-from offbeat.config.given import OR_GIVEN, Given
+from offbeat.config.given_objects import OR_GIVEN, Given
 from offbeat.config.user_paths import UserPath
 
 

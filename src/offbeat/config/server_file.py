@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from offbeat_core.tables.section import Count, Positive, Section
-from offbeat_core.tables.toml_table import read_table
 from offbeat_core.tables.validation_errors import error_prefix
 from pydantic import model_validator
 
@@ -27,6 +26,7 @@ from offbeat.config.local_section import LocalSection
 from offbeat.config.metric_stop import server_early_stop
 from offbeat.config.model_sections import ModelSection
 from offbeat.config.privacy_section import PrivacySection
+from offbeat.config.set_option import read_changed
 from offbeat.config.user_paths import UserPath
 from offbeat.early_stop import EarlyStop
 from offbeat.service.server_settings import FIXED, ServerSettings, ServiceSettings
@@ -208,7 +208,7 @@ class ServerFile(Section):
 
 def load(path: Path, overrides: Sequence[str] = ()) -> ServerFile:
     """Read a server's file; arguments and errors as for an experiment's."""
-    table = read_table(path, overrides, ALTERNATIVES)
+    table = read_changed(path, overrides, ALTERNATIVES)
     with error_prefix(path, table):
         server = ServerFile.model_validate(table, context={"folder": path.parent})
         server.build_algorithm()

@@ -16,9 +16,9 @@ from offbeat.coordinator.candidates import Candidates
 from offbeat.coordinator.leases import LateUpdates, Leases
 from offbeat.coordinator.participation_limits import Participation
 from offbeat.coordinator.sealed_sums import SEALED_SUM_CALLS, SealedSums
-from offbeat.coordinator.states import VisitCall
 from offbeat.coordinator.transitions import Transitions
 from offbeat.coordinator.visit_plans import VisitPlans
+from offbeat.coordinator.visit_states import VisitCall
 from offbeat.coordinator.visits import VisitTable
 
 

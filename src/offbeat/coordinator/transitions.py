@@ -12,8 +12,8 @@ from offbeat.algorithms.components.component import prefixed, under
 from offbeat.coordinator.calls import Assignment, Receipt, Statistics
 from offbeat.coordinator.candidates import Candidates
 from offbeat.coordinator.leases import Leases
-from offbeat.coordinator.states import VisitCall
 from offbeat.coordinator.visit_plans import VisitPlans
+from offbeat.coordinator.visit_states import VisitCall
 from offbeat.coordinator.visits import VisitTable
 
 

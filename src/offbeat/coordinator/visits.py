@@ -10,8 +10,8 @@ import torch
 from offbeat.algorithms.components import LocalPlan
 from offbeat.algorithms.components.client_update import check_client
 from offbeat.coordinator.calls import Assignment, Receipt
-from offbeat.coordinator.states import VisitCall, VisitState, next_state
 from offbeat.coordinator.visit_plans import VisitPlans, plan_from_plain, plan_to_plain
+from offbeat.coordinator.visit_states import VisitCall, VisitState, next_state
 
 _NONE = -1
 _OPEN, _LAPSED = VisitState.OPEN, VisitState.LAPSED  # found faster than in their class, millions of times

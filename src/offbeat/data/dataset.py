@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError
 
-from offbeat.inputs import Inputs, name_inputs
+from offbeat.model_inputs import Inputs, name_inputs
 
 
 class MissingDataError(OffbeatError):

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError
 
 from offbeat.data.dataset import Dataset
-from offbeat.inputs import TOKENS, name_inputs
+from offbeat.model_inputs import TOKENS, name_inputs
 
 _NAMES = ("NAType", "NaTType", "NoneType")  # of pandas, which need not be installed, and Python
 

@@ -14,7 +14,7 @@ from torch.utils.data import ConcatDataset, Subset
 from offbeat.data.dataset import Dataset
 from offbeat.data.dataset_checks import check
 from offbeat.data.user_examples import Collate, collate_examples, describe, read_examples
-from offbeat.inputs import map_inputs, token_numbers
+from offbeat.model_inputs import map_inputs, token_numbers
 
 
 def from_user(data: object, name: str, *, collate: Collate | None = None) -> Dataset:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from offbeat.data.dataset_checks import refuse_missing
-from offbeat.inputs import Inputs, find_inputs, map_inputs, name_inputs
+from offbeat.model_inputs import Inputs, find_inputs, map_inputs, name_inputs
 
 Collate = Callable[[list[Any]], Any]
 """Makes a batch of a list of examples, as a ``DataLoader``'s ``collate_fn``."""

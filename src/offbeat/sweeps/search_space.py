@@ -10,7 +10,7 @@ from typing import Any
 from offbeat_core.errors import OffbeatError, did_you_mean
 
 from offbeat.config.experiment_file import experiment_of
-from offbeat.sweeps.over import Choices, Over, Values
+from offbeat.sweeps.over_option import Choices, Over, Values
 from offbeat.sweeps.trials import Point, at_point
 
 Space = Mapping[str, Values]

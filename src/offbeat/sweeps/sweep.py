@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from offbeat_core.errors import OffbeatError
-from offbeat_core.tables.toml_table import read_table
 
 from offbeat.config.experiment_file import Experiment, experiment_of
 from offbeat.config.experiment_sections import ALTERNATIVES
+from offbeat.config.set_option import read_changed
 from offbeat.runs.directory import lock_folder
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import check_runs, load_data, run_all
 from offbeat.runs.worker_processes import Workers
-from offbeat.sweeps.over import Over
+from offbeat.sweeps.over_option import Over
 from offbeat.sweeps.search import Search, open_storage, remove_sweep
 from offbeat.sweeps.search_space import Space, corners, search_spaces, size_of
 from offbeat.sweeps.trials import (
@@ -51,7 +51,7 @@ class Sweep:
 
         ``changes`` are those of ``--set``; ``labels`` are the algorithms, all if there are none.
         """
-        table = read_table(path, changes, ALTERNATIVES)
+        table = read_changed(path, changes, ALTERNATIVES)
         experiment = experiment_of(table, path)
         spaces = search_spaces(table, overs, labels or list(experiment.algorithms), path)
         return cls(path, {"name": experiment.name, **table}, experiment, overs, spaces, trials)

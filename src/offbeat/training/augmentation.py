@@ -11,7 +11,7 @@ from offbeat_core.setting_names import setting
 from torch import Tensor
 from torch.nn.functional import pad
 
-from offbeat.inputs import Inputs
+from offbeat.model_inputs import Inputs
 from offbeat.training.minibatches import Integers
 
 AugmentationName = Literal["crop-and-flip"]

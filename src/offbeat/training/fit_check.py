@@ -12,7 +12,7 @@ from offbeat_core.setting_names import setting
 from offbeat_core.user_code_errors import failure, user_code
 from torch import Tensor, nn
 
-from offbeat.inputs import Inputs, map_inputs, token_numbers
+from offbeat.model_inputs import Inputs, map_inputs, token_numbers
 from offbeat.training.accelerator import CPU, Accelerator, explained
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.fresh_copies import fresh

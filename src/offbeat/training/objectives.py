@@ -11,7 +11,7 @@ from offbeat_core.setting_names import setting
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 
-from offbeat.inputs import Inputs
+from offbeat.model_inputs import Inputs
 from offbeat.training.batch_metrics import Iou, MacroF1, Perplexity, accuracy
 from offbeat.training.cross_entropy_calls import CrossEntropyCalls
 from offbeat.training.fresh_copies import fresh, has_state, on_device

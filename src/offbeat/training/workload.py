@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError
 from torch import Tensor
 
-from offbeat.inputs import Inputs, map_inputs, name_inputs
+from offbeat.model_inputs import Inputs, map_inputs, name_inputs
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.evaluation import Evaluator, TrainingLossEvaluator, evenly_spaced, label_metrics

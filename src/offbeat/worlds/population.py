@@ -9,7 +9,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.randomness import Purpose
 from offbeat_core.tables.validation_errors import error_prefix
 
-from offbeat.config.given import Given
+from offbeat.config.given_objects import Given
 from offbeat.config.population_sections import (
     BandwidthSection,
     ByHourSection,

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError
 from offbeat_core.tables.validation_errors import error_prefix
 
-from offbeat.config.given import Given
+from offbeat.config.given_objects import Given
 from offbeat.config.population_sections import (
     AlternatingSection,
     BernoulliSection,

@@ -12,12 +12,12 @@ from torch import Tensor
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.client_evaluation import lower_is_better
 from offbeat.config.experiment_file import Experiment
-from offbeat.config.given import Given
+from offbeat.config.given_objects import Given
 from offbeat.config.metric_stop import early_stop
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.participation_limits import Participation
 from offbeat.data.dataset import Dataset
-from offbeat.inputs import name_inputs
+from offbeat.model_inputs import name_inputs
 from offbeat.simulation.evaluations import EvaluationsByClients
 from offbeat.simulation.simulator import Simulation
 from offbeat.simulation.totals import Stop

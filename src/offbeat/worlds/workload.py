@@ -16,7 +16,7 @@ from torch import nn
 
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import DataSection, metric_name
-from offbeat.config.given import Given
+from offbeat.config.given_objects import Given
 from offbeat.config.import_path import call, is_import_path, load_callable
 from offbeat.config.model_sections import (
     CnnSection,
@@ -30,7 +30,7 @@ from offbeat.data import load_dataset
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
 from offbeat.data.user_examples import Collate
-from offbeat.inputs import map_inputs
+from offbeat.model_inputs import map_inputs
 from offbeat.training import models
 from offbeat.training.accelerator import CPU
 from offbeat.training.default_metrics import default_metrics

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from offbeat.sweeps.over import Choices, Values
+from offbeat.sweeps.over_option import Choices, Values
 from offbeat.sweeps.search_space import Space, all_points, size_of
 from offbeat.sweeps.trials import Point
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from offbeat import Dataset
 from offbeat.data.catalogue import load_dataset
-from offbeat.inputs import map_inputs
+from offbeat.model_inputs import map_inputs
 
 
 def cifar10(test_examples: int = 2000) -> Dataset:

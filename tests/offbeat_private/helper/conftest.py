@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from offbeat_private.helper.helper import Helper
 from offbeat_private.helper.helper_server import serve
 from offbeat_private.helper.roster import NewRun, enrol, parse_roster
+from offbeat_private.masks.chain_head import Head
 from offbeat_private.masks.envelope import Binding, seal
 from offbeat_private.masks.epoch_key import verify_epoch_key
-from offbeat_private.masks.head import Head
 from offbeat_private.masks.signing_key import public_text
 from offbeat_private.terms import Terms
 

@@ -1,7 +1,7 @@
 from hashlib import sha256
 
 from offbeat_private.helper.chain import batch_digest, first_head, next_head
-from offbeat_private.masks.head import Head
+from offbeat_private.masks.chain_head import Head
 
 RUN = bytes(range(16))
 

@@ -8,7 +8,7 @@ sorted records)``, so it does not depend on their order.
 import hashlib
 from collections.abc import Iterable
 
-from offbeat_private.masks.head import Head
+from offbeat_private.masks.chain_head import Head
 
 HEAD_HEADER = "Offbeat-Head"
 """The header of an answer with its head: ``number:hash``."""

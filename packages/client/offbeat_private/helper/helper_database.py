@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from offbeat_core.errors import OffbeatError
 from offbeat_private.helper.rules import Batch, ClientHistory, Opened
-from offbeat_private.masks.head import Head
+from offbeat_private.masks.chain_head import Head
 from offbeat_private.terms import SignedTerms, verify
 
 FILE = "helper.sqlite"

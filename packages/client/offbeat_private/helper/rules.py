@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from offbeat_private.helper.chain import batch_digest, first_head, next_head
 from offbeat_private.helper.helper_refusal import HelperRefusal
+from offbeat_private.masks.chain_head import Head
 from offbeat_private.masks.envelope import Envelope, parse
-from offbeat_private.masks.head import Head
 from offbeat_private.terms import Terms
 
 EPOCH_BATCHES = 100

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from offbeat.config.server_file import load
-from offbeat.inputs import map_inputs
+from offbeat.model_inputs import map_inputs
 from offbeat.population import partition
 from offbeat.service.client import LocalSGD
 from offbeat.training.objectives import LOSSES

@@ -12,7 +12,7 @@ from offbeat_core.errors import OffbeatError, did_you_mean
 from torch import Tensor, nn
 
 from offbeat.data.user_examples import as_array, read_examples
-from offbeat.inputs import find_inputs, name_inputs
+from offbeat.model_inputs import find_inputs, name_inputs
 from offbeat.training.accelerator import Accelerator, choose_device
 from offbeat.training.default_metrics import default_metrics
 from offbeat.training.evaluation import Evaluator

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError
 from offbeat_core.messages import EpochMessage, HeadMessage
+from offbeat_private.masks.chain_head import Head
 from offbeat_private.masks.epoch_key import verify_epoch_key
-from offbeat_private.masks.head import Head
 from offbeat_private.terms import Terms
 
 from offbeat.service.refusal import Refusal

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import httpx
 from offbeat_core.errors import OffbeatError
+from offbeat_core.http.service_errors import one_line
 from offbeat_core.http.tls import CLOCKS, is_outside_its_dates
 
 from offbeat.service.server import stopped_server
@@ -158,7 +159,8 @@ def _ask(folder: Path, method: str, path: str, body: dict[str, Any] | None = Non
         raise NotListeningError(f"the server of {folder} does not answer at {url}: {remedy} ({error})") from None
     except (httpx.HTTPError, ValueError, LookupError) as error:
         raise OffbeatError(
-            f"the server of {folder} does not answer as expected at {url}: wait, or look at its log ({error})"
+            f"the server of {folder} does not answer as expected at {url}: wait, or look at its log "
+            f"({one_line(str(error))})"
         ) from None
 
 

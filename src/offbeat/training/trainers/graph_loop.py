@@ -8,7 +8,7 @@ import torch
 from offbeat_core.user_code_errors import error_line
 from torch import Tensor
 
-from offbeat.inputs import Inputs, map_inputs
+from offbeat.model_inputs import Inputs, map_inputs
 from offbeat.training.fresh_copies import has_state
 from offbeat.training.trainers.backend import Job
 from offbeat.training.trainers.hooks import has_hooks

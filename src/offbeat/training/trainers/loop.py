@@ -8,7 +8,7 @@ from offbeat_core.randomness import Purpose, integer
 from offbeat_core.user_code_errors import user_code
 from torch import Tensor
 
-from offbeat.inputs import Inputs
+from offbeat.model_inputs import Inputs
 from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.max_pooling import deterministic_pooling, fast_max_pooling
 from offbeat.training.mean_loss import mean_of_steps

@@ -13,7 +13,7 @@ from torch import nn
 from offbeat import Dataset
 from offbeat.data.builtin.images import FASHION_MNIST
 from offbeat.data.catalogue import load_dataset
-from offbeat.inputs import map_inputs
+from offbeat.model_inputs import map_inputs
 
 _MEAN, _DEVIATION = 0.1307, 0.3081  # MNIST's, which the code also has for Fashion-MNIST
 

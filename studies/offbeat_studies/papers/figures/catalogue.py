@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from offbeat_core.errors import OffbeatError, did_you_mean
+from offbeat_core.tables.toml_table import read_table
 
-from offbeat.config import experiment_file
 from offbeat.config.experiment_file import Experiment
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import run_all
@@ -33,7 +33,7 @@ def read_all(folders: Iterable[Path]) -> list[AnyFigure]:
     """Return the figures of folders, sorted by name in each."""
     found: list[AnyFigure] = []
     for path in (path for folder in folders for path in sorted(folder.glob("*/*.toml"))):
-        table = own_tables(experiment_file.read_table(path))
+        table = own_tables(read_table(path))
         if "theory" in table:
             found.append(load_theorem(path, table))
         elif "displacement" in table:

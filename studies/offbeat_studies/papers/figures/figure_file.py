@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from offbeat_core.errors import OffbeatError, did_you_mean
+from offbeat_core.tables.toml_table import read_table
 from pydantic import Field
 
-from offbeat.config import experiment_file
+from offbeat.config import experiment_file, set_option
 from offbeat.config.experiment_file import Experiment
 from offbeat.sweeps.trials import at_point, trials_experiment
 from offbeat_studies.papers.figures.consistency import check_claim, check_compared, check_panels, check_tuning
@@ -70,7 +71,7 @@ class ComparisonFigure(PaperFigure):
     def _table(self, scale: str, more: Sequence[str] = ()) -> dict[str, Any]:
         if scale not in self.scales:
             raise OffbeatError(f"{self.name}: no scale {scale}; choose from {', '.join(self.scales)}")
-        table = experiment_file.read_table(self.path, (*self.changes, *self.scales[scale].set, *more))
+        table = set_option.read_changed(self.path, (*self.changes, *self.scales[scale].set, *more))
         for label in self.without:
             if label not in table["algorithms"]:
                 raise OffbeatError(f"{self.path}: {self.name}: without: {did_you_mean(label, table['algorithms'])}")
@@ -87,7 +88,7 @@ def own_tables(table: dict[str, Any]) -> dict[str, Any]:
 
 def load(path: Path) -> list[ComparisonFigure]:
     """Read the figures of a file, one for each panel, and check all their scales."""
-    tables = FigureTables.read(own_tables(experiment_file.read_table(path)), path)
+    tables = FigureTables.read(own_tables(read_table(path)), path)
     check_panels(tables.claims, list(tables.panels), path)
     figures: dict[str | None, ComparisonFigure] = {}
     for panel in list(tables.panels) or [None]:

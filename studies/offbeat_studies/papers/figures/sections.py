@@ -7,7 +7,7 @@ from offbeat_core.tables.section import Count, Positive, Section
 from offbeat_core.tables.validation_errors import mistakes, user_error
 from pydantic import Field, ValidationError, model_validator
 
-from offbeat.sweeps.over import Choices
+from offbeat.sweeps.over_option import Choices
 from offbeat.sweeps.search_space import all_points
 
 Line = Annotated[str, Field(min_length=1)]

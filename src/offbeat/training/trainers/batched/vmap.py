@@ -14,7 +14,7 @@ from offbeat_core.user_code_errors import user_code
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap  # pyright: ignore[reportPrivateImportUsage]
 
-from offbeat.inputs import Inputs, divide_inputs, map_inputs
+from offbeat.model_inputs import Inputs, divide_inputs, map_inputs
 from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.max_pooling import deterministic_pooling
 from offbeat.training.mean_loss import mean_loss

@@ -13,7 +13,7 @@ import torch
 from offbeat_core.errors import OffbeatError
 from offbeat_core.user_code_errors import error_line
 
-from offbeat.inputs import name_inputs
+from offbeat.model_inputs import name_inputs
 from offbeat.training.trainers.backend import Backend, Job, Result
 from offbeat.training.trainers.distributed.packed_code import pack_code
 from offbeat.training.trainers.distributed.shared_memory import RowTable, SharedMemory, share

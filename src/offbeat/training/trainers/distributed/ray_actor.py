@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError
 from torch import Tensor
 
-from offbeat.inputs import Inputs, map_inputs
+from offbeat.model_inputs import Inputs, map_inputs
 from offbeat.training.accelerator import Accelerator
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel

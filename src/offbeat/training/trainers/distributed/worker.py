@@ -17,7 +17,7 @@ import numpy as np
 from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms.components import LocalPlan, Payload
-from offbeat.inputs import find_inputs
+from offbeat.model_inputs import find_inputs
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel

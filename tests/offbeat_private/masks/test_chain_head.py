@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from offbeat_private.masks.head import Head
+from offbeat_private.masks.chain_head import Head
 
 TERMS = bytes([7] * 32)
 HEAD = Head(3, b"h" * 32)

@@ -5,7 +5,7 @@ import torch
 from offbeat_core.tables.section import Section
 from pydantic import ValidationError
 
-from offbeat.config.given import OR_GIVEN, Given
+from offbeat.config.given_objects import OR_GIVEN, Given
 
 
 class Small(Section):

@@ -3,7 +3,7 @@ import math
 import pytest
 from offbeat_core.errors import OffbeatError
 
-from offbeat.sweeps.over import Choices, Numbers, Over, parse_over
+from offbeat.sweeps.over_option import Choices, Numbers, Over, parse_over
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from offbeat.algorithms import FedBuff
 from offbeat.coordinator.algorithm_checks import differing_entries
 from offbeat.coordinator.calls import RecordedCall
-from offbeat.coordinator.states import STATES, VisitCall, VisitState
+from offbeat.coordinator.visit_states import STATES, VisitCall, VisitState
 from tests.coordinator.conftest import make, receive
 
 PAGE = Path(__file__).parents[2] / "docs/concepts/virtual-time.md"

@@ -1,6 +1,6 @@
 import pytest
 
-from offbeat.inputs import divide_inputs, find_inputs, map_inputs, name_inputs, token_numbers
+from offbeat.model_inputs import divide_inputs, find_inputs, map_inputs, name_inputs, token_numbers
 
 
 def test_a_function_is_mapped_over_one_or_several():
