@@ -102,7 +102,7 @@ SETTINGS: list[tuple[str, list[str]]] = [
 # What the user types otherwise.
 COMMANDS: list[tuple[list[str], list[str]]] = [
     ([], ["Missing command. See offbeat --help."]),
-    (["theory"], ["Missing command. See offbeat theory --help."]),
+    (["client"], ["Missing command. See offbeat client --help."]),
     (["server", "audit", "empty"], ["No such command 'empty'. See offbeat server audit --help."]),
     (["run", "tiny.toml", "two.toml"], ["unexpected extra argument (two.toml). See offbeat run --help."]),
     (["server", "list", "nowhere"], ["nowhere does not hold a server's folder"]),
