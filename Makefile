@@ -85,7 +85,7 @@ test-gpu: ## tests that need a CUDA GPU, with GPU_PYTHON's own PyTorch; see gpu-
 
 bench-gpu: ## client updates a second on a CUDA GPU, beside a plain loop on it; writes build/gpu.json and the page's table
 	mkdir -p build
-	PYTHONPATH=src:packages/client:$(GPU_PACKAGES) $(GPU_PYTHON) benchmarks/gpu.py --output build/gpu.json $(ARGS) | tee build/gpu.txt
+	PYTHONPATH=src:packages/client:studies/peers:$(GPU_PACKAGES) $(GPU_PYTHON) benchmarks/gpu.py --output build/gpu.json $(ARGS) | tee build/gpu.txt
 	$(GPU_PYTHON) docs/make_performance.py build/gpu.txt
 
 bench-service: .venv/installed ## what the server takes, beside bare sockets (20 minutes); ARGS="--quick", or ARGS="--peer" for Flower's too
@@ -185,4 +185,4 @@ pythons: ## resolve the dependencies for Pythons and systems on which Offbeat ha
 	done; done
 
 clean: ## remove .venv and caches; runs/ stays
-	rm -rf packages/client/build studies/build .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage build site *.egg-info */*.egg-info
+	rm -rf packages/client/build studies/build .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage build site *.egg-info */*.egg-info packages/*/*.egg-info

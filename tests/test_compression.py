@@ -1,4 +1,4 @@
-"""Only the conversion; tests/offbeat_client/compression has the rest."""
+"""Only the conversion; tests/offbeat_core/compression has the rest."""
 
 import offbeat_core.compression
 import pytest

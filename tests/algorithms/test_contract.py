@@ -48,7 +48,7 @@ STEPS = st.tuples(
 )
 SCRIPTS = st.lists(STEPS, min_size=20, max_size=120)
 
-BROKEN: list[Callable[[Update, int], dict[str, Any]]] = [  # one of each kind; all are in components/test_update.py
+BROKEN: list[Callable[[Update, int], dict[str, Any]]] = [  # all kinds are in test_client_update.py
     lambda update, version: {"version": version + 1},
     lambda update, version: {"client": 6},
     lambda update, version: {"vector": torch.zeros(len(update.vector) + 1)},

@@ -5,7 +5,7 @@ import pytest
 from offbeat_core.errors import OffbeatError
 
 from offbeat.sweeps.over_option import Choices, Numbers
-from offbeat.sweeps.search import Search, open_storage, remove_sweep
+from offbeat.sweeps.search import Search, check_optuna, open_storage, remove_sweep
 
 LR = {"lr": Numbers(0.01, 10.0, log=True)}
 FEW = {"n": Numbers(1, 3, log=False, whole=True), "kind": Choices(("a", {"name": "b"}))}
@@ -123,10 +123,18 @@ def test_a_folder_that_cannot_be_written_is_one_line(search, tmp_path):
         found.batch(0, 1)
 
 
-def test_without_optuna_it_says_how_to_install_it(monkeypatch, tmp_path):
+def test_without_optuna_it_says_how_to_install_it(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(OffbeatError, match=r"^a sweep needs Optuna: pip install 'offbeat\[sweep\]'$"):
-        open_storage(tmp_path)
+        check_optuna()
+
+
+def test_a_narrow_range_has_as_many_points_as_trials(search, monkeypatch):
+    monkeypatch.setattr("offbeat.sweeps.search._DIGITS", 1)  # 1 and 2, then all digits
+    narrow = {"lr": Numbers(1.0, 2.0, log=False)}
+    points = carry_out(search(narrow, 5), near_one)
+    assert len({point["lr"] for point in points}) == 5
+    assert search(narrow, 5).points == points
 
 
 @pytest.mark.parametrize("content", [b"", b"broken\nbroken\n"])

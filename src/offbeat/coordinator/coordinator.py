@@ -29,8 +29,8 @@ class Coordinator:
     call that changes something is recorded; ``replay`` of the records makes the same state again, bit for bit.
 
     Each part of the state is in one object: ``Candidates`` (the clients that may be assigned, and the rounds),
-    ``VisitTable`` (the visits; ``states`` has their table), ``Leases`` (their ends) and the algorithm (the model). A
-    call is checked first; then ``Transitions`` takes a visit from one state to the next in all of them; then the call
+    ``VisitTable`` (the visits; ``visit_states`` has their table), ``Leases`` (their ends) and the algorithm (the
+    model). A call is checked first; then ``Transitions`` takes a visit from one state to the next in all of them; then the call
     is recorded. Sums that a helper has to open are in ``sealed_sums``.
 
     A client has at most one open visit. It has to be ``present`` again before it is given another; the new visit closes

@@ -23,7 +23,7 @@ class VisitTable:
     """The open visits, and one row for each client.
 
     The rows lie in arrays, so that a million clients take 50 MB. Each call that changes a visit follows the table in
-    ``states``; one that is not allowed raises ``ValueError``, and nothing has changed.
+    ``visit_states``; one that is not allowed raises ``ValueError``, and nothing has changed.
 
     Args:
         clients: Number of clients N.

@@ -1,1 +1,1 @@
-"""Statistical tests over the seeds."""
+"""Statistics over seeds: estimates with intervals, and hypothesis tests."""

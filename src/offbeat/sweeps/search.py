@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _FILE = "optuna.journal"
 _DIGITS = 4  # significant ones of a drawn number, so that settings can be read and pasted
-_ATTEMPTS = 10  # to find a new point by its promise; later ones are drawn at random
+_ATTEMPTS = 10  # to find a new point by its promise; as many later ones are drawn at random, then with all digits
+_EXACT = "exact"
 _AGAIN = "choose another folder with --output, or replace it with --fresh"
 
 
@@ -94,7 +95,8 @@ class Search:
         known: list[Point] = []
         for trial in self._study.get_trials(deepcopy=False):
             # A search that was killed may have begun a trial that has no values yet.
-            point = self._point(trial.params) if trial.params.keys() == self._space.keys() else None
+            is_whole = trial.params.keys() == self._space.keys()
+            point = self._point(trial.params, is_exact=_EXACT in trial.user_attrs) if is_whole else None
             if point is not None and point not in known:
                 known.append(point)
                 found.append((point, trial.number))
@@ -113,7 +115,10 @@ class Search:
             sampler = TPESampler if attempt < _ATTEMPTS else RandomSampler
             self._study.sampler = sampler(seed=numbers.getrandbits(32))
             trial = self._study.ask(self._distributions)
-            point = self._point(trial.params)
+            is_exact = attempt >= 2 * _ATTEMPTS  # a narrow range has few numbers of so few digits
+            if is_exact:
+                trial.set_user_attr(_EXACT, True)
+            point = self._point(trial.params, is_exact=is_exact)
             if point not in known:
                 return point
             self._study.tell(trial, state=TrialState.FAIL)
@@ -126,8 +131,8 @@ class Search:
             for key, values in self._space.items()
         }
 
-    def _point(self, parameters: Mapping[str, Any]) -> Point:
-        return {key: _value(values, parameters[key]) for key, values in self._space.items()}
+    def _point(self, parameters: Mapping[str, Any], *, is_exact: bool) -> Point:
+        return {key: _value(values, parameters[key], is_exact=is_exact) for key, values in self._space.items()}
 
 
 def _distribution(values: Values) -> "BaseDistribution":
@@ -140,10 +145,10 @@ def _distribution(values: Values) -> "BaseDistribution":
     return FloatDistribution(values.low, values.high, log=values.log)
 
 
-def _value(values: Values, drawn: Any) -> Any:
+def _value(values: Values, drawn: Any, *, is_exact: bool) -> Any:
     if isinstance(values, Choices):
         return values.values[drawn]
-    if values.whole:
+    if values.whole or is_exact:
         return drawn
     # More digits where the first ones are the same in the whole range.
     shared = math.log10(max(abs(values.low), abs(values.high)) / (values.high - values.low))
@@ -151,13 +156,21 @@ def _value(values: Values, drawn: Any) -> Any:
     return min(max(float(f"{drawn:.{digits}g}"), float(values.low)), float(values.high))
 
 
+class BrokenStorageError(OffbeatError):
+    """The storage of a sweep that cannot be read."""
+
+
+def check_optuna() -> None:
+    """Raise ``OffbeatError`` if Optuna is not installed."""
+    if importlib.util.find_spec("optuna") is None:
+        raise OffbeatError("a sweep needs Optuna: pip install 'offbeat[sweep]'")
+
+
 def open_storage(folder: Path) -> "BaseStorage":
     """Return the storage of a sweep's folder, which the caller has locked.
 
-    Raises ``OffbeatError`` if it is broken or cannot be written, or Optuna is not installed.
+    Raises ``BrokenStorageError`` if it is broken, ``OffbeatError`` if it cannot be read or written.
     """
-    if importlib.util.find_spec("optuna") is None:
-        raise OffbeatError("a sweep needs Optuna: pip install 'offbeat[sweep]'")
     import optuna
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
@@ -172,7 +185,7 @@ def open_storage(folder: Path) -> "BaseStorage":
         try:
             return JournalStorage(JournalFileBackend(str(path), JournalFileOpenLock(str(path))))
         except (ValueError, LookupError, TypeError, AttributeError):
-            raise OffbeatError(f"{path} is broken: {_AGAIN}") from None
+            raise BrokenStorageError(f"{path} is broken: {_AGAIN}") from None
 
 
 def remove_sweep(folder: Path, labels: Sequence[str]) -> None:
@@ -186,7 +199,7 @@ def remove_sweep(folder: Path, labels: Sequence[str]) -> None:
             run_directory.remove(path)
         try:
             storage = open_storage(folder)
-        except OffbeatError:
+        except BrokenStorageError:
             (folder / _FILE).unlink(missing_ok=True)
             return
         names = {study.study_name for study in storage.get_all_studies()}

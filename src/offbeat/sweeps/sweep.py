@@ -15,7 +15,7 @@ from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import check_runs, load_data, run_all
 from offbeat.runs.worker_processes import Workers
 from offbeat.sweeps.over_option import Over
-from offbeat.sweeps.search import Search, open_storage, remove_sweep
+from offbeat.sweeps.search import Search, check_optuna, open_storage, remove_sweep
 from offbeat.sweeps.search_space import Space, corners, search_spaces, size_of
 from offbeat.sweeps.trials import (
     Point,
@@ -73,6 +73,7 @@ class Sweep:
         ``progress`` makes the display of so many runs. Each batch has ``jobs`` trials of each label, and is chosen from
         the trials of all batches before. A sweep that was killed resumes; with ``fresh`` it starts anew.
         """
+        check_optuna()  # before anything is removed, loaded or run
         with lock_folder(folder, ".sweep.lock"):
             if fresh:
                 remove_sweep(folder, list(self.spaces))

@@ -1,4 +1,4 @@
-"""Only the conversion between tensors and arrays; tests/offbeat_client/test_run.py has the rest."""
+"""Only the conversion between tensors and arrays; tests/offbeat_client/test_client_run.py has the rest."""
 
 from dataclasses import replace
 

@@ -1,1 +1,1 @@
-"""Differential privacy: accounting, correlated noise, and what a schedule allows."""
+"""Differential privacy: correlated noise, its rows, and what a schedule allows."""

@@ -139,7 +139,8 @@ class ClientTally:
         self._set_state(client, counts, "working")
 
     def _receive(self, client: int, outcome: list[Any] | None) -> None:
-        assert outcome is not None
+        if outcome is None:
+            raise ValueError("a record of an update has no outcome")
         counts = self._close(client)
         has_counted, staleness = outcome
         if has_counted:

@@ -1,0 +1,1 @@
+"""``offbeat.simulate``: runs of given objects, their history and report."""

@@ -1,0 +1,1 @@
+"""The experiments of AsyncCommSGD's paper."""
