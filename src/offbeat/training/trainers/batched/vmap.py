@@ -294,7 +294,7 @@ def _local_step(
     rates: Tensor,
     group: _Group,
 ) -> None:
-    """Take ``local_step.local_step`` for each model, in place; tensors are ``(models, …)``."""
+    """Take ``local_step`` for each model, in place; tensors are ``(models, …)``."""
     models = len(rates)
     if group.mu:
         for name, slope in slopes.items():
