@@ -35,7 +35,8 @@ class Coordinator:
 
     A client has at most one open visit. It has to be ``present`` again before it is given another; the new visit closes
     the old one, which is dropped first if it still has its slot. A lease that lapses frees the slot, but the visit
-    stays open; ``LateUpdates`` says whether its update still counts. A round whose leases have all ended does not wait for clients to fill its free places: it ends with the updates that it has.
+    stays open; ``LateUpdates`` says whether its update still counts. A round whose leases have all ended
+    does not wait for clients to fill its free places: it ends with the updates that it has.
 
     A call about a visit that its client was never given raises ``ValueError``, and so does a constructor whose
     arguments do not go together. A call that raises because of its arguments changes nothing. If a method of the
