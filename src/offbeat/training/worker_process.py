@@ -13,7 +13,7 @@ _MAX_KEPT = 2**30
 
 
 class WorkerProcess:
-    """A worker, seen from its parent; whoever makes it starts the process."""
+    """A worker process as its parent sees it; the parent starts the process first."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection  # a Connection, or on Windows a PipeConnection
