@@ -105,6 +105,15 @@ def test_a_fresh_one_forgets_all(sweep, carry_out, tmp_path):
     assert {run.label for run in collect([tmp_path / "out"])} == {"fedbuff 0", "fedbuff 1"}
 
 
+def test_without_optuna_nothing_is_removed(sweep, carry_out, files, tmp_path, monkeypatch):
+    carry_out(sweep("local.lr=0.1,0.2"))
+    before = files(tmp_path / "out")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(OffbeatError, match="needs Optuna"):
+        carry_out(sweep("local.lr=0.1,0.2"), fresh=True)
+    assert files(tmp_path / "out") == before
+
+
 def test_a_changed_file_is_refused(sweep, carry_out):
     carry_out(sweep("local.lr=0.1,0.2"))
     with pytest.raises(OffbeatError, match="other settings: choose another folder with --output, or replace it"):
