@@ -2,7 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-# Tests start hundreds of processes; without files of bytecode each compiles all modules again.
+# Tests start hundreds of processes; without files of bytecode each compiles all modules again. The installation leaves
+# the compilation to the first import (pip's --no-compile): most modules of large packages are never imported here.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -15,7 +16,7 @@ help: ## list the targets
 	$(PYTHON) -c 'import sys; sys.exit("Offbeat needs Python 3.11 or newer: make PYTHON=python3.11 …" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable packages/client --editable . --editable studies --group dev
+	$(BIN)/python -m pip install --quiet --no-compile --editable packages/client --editable . --editable studies --group dev
 	touch $@
 
 run: .venv/installed ## compare FedAvg, FedAsync and FedBuff on Fashion-MNIST (about 4 minutes with the installation); ARGS="--set …" changes it
@@ -140,7 +141,7 @@ results: .venv/installed ## run the papers' figures at the quick scale, write do
 FLOWER := build/flower
 $(FLOWER)/installed: pyproject.toml packages/client/pyproject.toml
 	$(PYTHON) -m venv --clear $(FLOWER)
-	$(FLOWER)/bin/python -m pip install --quiet --editable packages/client --editable '.[flower]' 'flwr[simulation]' hypothesis pytest
+	$(FLOWER)/bin/python -m pip install --quiet --no-compile --editable packages/client --editable '.[flower]' 'flwr[simulation]' hypothesis pytest
 	touch $@
 
 test-flower: $(FLOWER)/installed ## tests with real Flower, in an environment of their own (1.5 GB); ARGS=--ignore=tests/flower/e2e leaves out the long ones
