@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import pytest
 import torch
-from safetensors.torch import load, load_file, save_file
+from safetensors.torch import load_file, save_file
 
 from offbeat import checkpoint_values, tensor_file
 from offbeat.tensor_file import read_checkpoint, write_checkpoint, write_tensors
@@ -50,6 +50,7 @@ def test_the_library_reads_what_was_written(tmp_path: Path) -> None:
 
 
 def test_entries_begin_where_whoever_maps_the_file_needs_them() -> None:
+    assert b"__metadata__" not in written(TENSORS)
     data = written(TENSORS, {"what": "é"})
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
@@ -61,12 +62,6 @@ def test_entries_begin_where_whoever_maps_the_file_needs_them() -> None:
 def test_a_type_without_a_name_is_an_error() -> None:
     with pytest.raises(KeyError):
         written({"x": torch.zeros(2, dtype=torch.complex64)})
-
-
-def test_without_metadata_there_are_none() -> None:
-    data = written({"x": torch.zeros(2)})
-    assert load(data)["x"].tolist() == [0.0, 0.0]
-    assert b"__metadata__" not in data
 
 
 def test_nothing_is_copied(tmp_path: Path) -> None:
@@ -115,26 +110,15 @@ def test_a_state_comes_back(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("moment", ["write", "fsync", "replace"])
-def test_if_it_cannot_be_written_the_last_one_stays(
-    moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_if_it_cannot_be_written_the_last_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_checkpoint(tmp_path / "x", {"now": 1})
 
     def half(file: BinaryIO, *_: Any) -> None:
         file.write(b"half of it")
         raise OSError("no space")
 
-    def fail(*_: Any) -> None:
-        raise OSError("no space")
-
     with monkeypatch.context() as patch:
-        if moment == "write":
-            patch.setattr(tensor_file, "write_tensors", half)
-        elif moment == "fsync":
-            patch.setattr(os, "fdatasync", fail, raising=False)
-        else:
-            patch.setattr(Path, "replace", fail)
+        patch.setattr(tensor_file, "write_tensors", half)
         with pytest.raises(OSError, match="no space"):
             write_checkpoint(tmp_path / "x", {"now": 2})
     assert read_checkpoint(tmp_path / "x") == {"now": 1}
@@ -156,15 +140,13 @@ while True:
     write_checkpoint(Path({str(tmp_path / "x")!r}), state)
     print(number, flush=True)
 """
-    for wait in (0.0, 0.02):
-        (tmp_path / "x").unlink(missing_ok=True)
-        with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as writing:
-            assert writing.stdout is not None
-            writing.stdout.readline()
-            time.sleep(wait)
-            writing.send_signal(signal.SIGKILL)
-        state = read_checkpoint(tmp_path / "x")
-        assert state["model"].tolist() == [float(state["number"])] * 2_000_000
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as writing:
+        assert writing.stdout is not None
+        writing.stdout.readline()
+        time.sleep(0.01)
+        writing.send_signal(signal.SIGKILL)
+    state = read_checkpoint(tmp_path / "x")
+    assert torch.equal(state["model"], torch.full((2_000_000,), float(state["number"])))
 
 
 class TestRefused:

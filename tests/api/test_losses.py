@@ -138,42 +138,54 @@ def test_a_client_whose_loss_is_nan_since_no_label_counts_is_named():
         simulate(plain, nothing, loss=by_targets)
 
 
+SEVERAL = ["accuracy", "macro_f1"]
 KINDS = {
     "masks with ignored pixels": (
         lambda: nn.Sequential(nn.Unflatten(1, (2, 2, 2)), nn.Conv2d(2, 3, 1)),
         (INPUTS.view(-1, 2, 2, 2)[:, 0] > 0).long().where(torch.rand(130, 2, 2, generator=DRAW) > 0.3, 255),
         nn.CrossEntropyLoss(ignore_index=255),
+        ["iou"],
     ),
     "tokens": (
         lambda: nn.Sequential(nn.Linear(8, 15), nn.Unflatten(1, (3, 5))),
         torch.randint(3, (130, 5), generator=DRAW),
         "cross_entropy",
+        ["accuracy", "perplexity"],
     ),
-    "several labels, floats": (lambda: nn.Linear(8, 3), (INPUTS[:, :3] > 0).float(), "bce"),
-    "several labels, integers": (lambda: nn.Linear(8, 3), (INPUTS[:, :3] > 0).int(), "bce"),
-    "several labels, booleans": (lambda: nn.Linear(8, 3), INPUTS[:, :3] > 0, "bce"),
+    "several labels, floats": (lambda: nn.Linear(8, 3), (INPUTS[:, :3] > 0).float(), "bce", SEVERAL),
+    "several labels, integers": (lambda: nn.Linear(8, 3), (INPUTS[:, :3] > 0).int(), "bce", SEVERAL),
+    "several labels, booleans": (lambda: nn.Linear(8, 3), INPUTS[:, :3] > 0, "bce", SEVERAL),
     "signs": (
         lambda: nn.Sequential(nn.Linear(8, 1), nn.Flatten(0)),
         2 * CLASSES - 1,
         lambda outputs, labels: (1 - outputs * labels).clamp(min=0).mean(),
+        [],
     ),
     "classes with examples that have none": (
         lambda: nn.Linear(8, 2),
         CLASSES.where(torch.rand(130, generator=DRAW) > 0.5, -100),
         "cross_entropy",
+        ["accuracy"],
     ),
-    "probabilities": (lambda: nn.Linear(8, 2), nn.functional.one_hot(CLASSES).float() * 0.8 + 0.1, "cross_entropy"),
+    "probabilities": (
+        lambda: nn.Linear(8, 2),
+        nn.functional.one_hot(CLASSES).float() * 0.8 + 0.1,
+        "cross_entropy",
+        ["accuracy"],
+    ),
 }
 
 
 @pytest.mark.parametrize("trainer", ["loop", "vmap"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_labels_of_every_kind_are_learned(kind, trainer):
-    make, labels, loss = KINDS[kind]
-    history = simulate(lambda: made(make), pair(INPUTS, labels), loss=loss, trainer=trainer, updates=100, metrics=[])
+def test_labels_of_every_kind_are_learned_and_have_their_metrics(kind, trainer, caplog):
+    make, labels, loss, metrics = KINDS[kind]
+    history = simulate(lambda: made(make), pair(INPUTS, labels), loss=loss, trainer=trainer, updates=100)
     chance = "tokens" in kind  # random tokens cannot be predicted
     assert history.loss.iloc[-1] < history.loss.iloc[0] * (1.1 if chance else 0.9)
-    assert np.isfinite(history.loss).all()
+    assert list(history.columns[history.columns.get_loc("loss") + 1 :]) == metrics
+    assert np.isfinite(history[["loss", *metrics]]).all(axis=None)
+    assert ("no metric is measured but the loss" in caplog.text) is (not metrics)
 
 
 def test_a_client_without_any_target_does_not_end_the_run():
@@ -208,26 +220,6 @@ def test_a_test_set_without_targets_is_refused_at_once():
     labels[100:] = -100
     with pytest.raises(OffbeatError, match=r"^the test set has no target: its labels are all -100"):
         simulate(lambda: nn.Linear(8, 2), pair(INPUTS, labels))
-
-
-@pytest.mark.parametrize(
-    ("kind", "metrics"),
-    [
-        ("masks with ignored pixels", ["iou"]),
-        ("tokens", ["accuracy", "perplexity"]),
-        ("several labels, floats", ["accuracy", "macro_f1"]),
-        ("several labels, booleans", ["accuracy", "macro_f1"]),
-        ("signs", []),
-        ("classes with examples that have none", ["accuracy"]),
-        ("probabilities", ["accuracy"]),
-    ],
-)
-def test_the_default_metrics_are_those_of_the_labels(kind, metrics, caplog):
-    make, labels, loss = KINDS[kind]
-    history = simulate(lambda: made(make), pair(INPUTS, labels), loss=loss, updates=10)
-    assert list(history.columns[history.columns.get_loc("loss") + 1 :]) == metrics
-    assert np.isfinite(history[metrics]).all(axis=None)
-    assert ("no metric is measured but the loss" in caplog.text) is (not metrics)
 
 
 def test_a_client_without_positives_keeps_its_loss_and_accuracy():

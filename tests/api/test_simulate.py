@@ -15,53 +15,13 @@ from torch.utils.data import TensorDataset
 
 import offbeat
 from offbeat.algorithms import AsyncCommSGD, FedAsync, FedAvg, FedBuff, LocalPlan
-from offbeat.algorithms.components import Compression
 from offbeat.algorithms.components.schedules.patterns import own
 from offbeat.algorithms.components.server_optimizer import adam
 from offbeat.compression import top_k
 from offbeat.data.dataset import Dataset
 from offbeat.runs.directory import EVENTS
-from offbeat.runs.run_all import run_all
-from offbeat.training.models import mlp
 from tests.api.conftest import net
 from tests.inputs_by_name import WORDS, Sentences, named
-
-
-def pair(dataset):
-    return (
-        TensorDataset(torch.from_numpy(dataset.train_inputs), torch.from_numpy(dataset.train_labels)),
-        TensorDataset(torch.from_numpy(dataset.test_inputs), torch.from_numpy(dataset.test_labels)),
-    )
-
-
-@pytest.mark.parametrize(("label", "data"), [("fedavg", "name"), ("fedbuff", "pair"), ("fedbuff", "dataset")])
-def test_gives_the_numbers_of_the_same_settings_in_a_file(label, data, experiment, progress, tmp_path, tiny, digits):
-    tiny["population"]["holdout"] = 0.25
-    here = experiment("seeds=[3]", "model={ name = 'mlp', hidden = [5] }", "evaluate.on_clients=4")
-    (run,) = run_all(here, [label], tmp_path / "out", progress(here))
-    table = offbeat.simulate(
-        lambda: mlp((1, 8, 8), 10, [5]),
-        {"name": "digits", "pair": pair(digits), "dataset": digits}[data],
-        {"fedavg": FedAvg(cohort=4), "fedbuff": FedBuff(buffer_size=2, concurrency=4)}[label],
-        population=tiny["population"],
-        local=LocalPlan(steps=3, batch_size=8, lr=0.1),
-        server={"lease_seconds": 30.0},
-        evaluate_every_seconds=20.0,
-        evaluate_on_clients=4,
-        virtual_seconds=60.0,
-        seed=3,
-        output=tmp_path / "api",
-        progress=False,
-    )
-    assert list(table.columns) == list(run.history)
-    for name, column in run.history.items():
-        assert table[name].tolist() == column.tolist(), name
-    assert pd.read_parquet(tmp_path / "api" / "history.parquet").equals(table)
-    for name in ("events.parquet", "history.parquet", "clients.parquet"):
-        mine, theirs = pq.read_table(tmp_path / "api" / name), pq.read_table(run.path / name)
-        assert mine.to_pydict() == theirs.to_pydict()
-        assert mine.schema.types == theirs.schema.types
-    assert (tmp_path / "api" / "model.safetensors").read_bytes() == (run.path / "model.safetensors").read_bytes()
 
 
 class TestArguments:
@@ -151,11 +111,9 @@ class TestResult:
             ({}, ["accuracy"]),
             ({"loss": "cross_entropy", "metrics": []}, []),
             ({"metrics": ["accuracy"]}, ["accuracy"]),
-            ({"metrics": "accuracy"}, ["accuracy"]),
             ({"metrics": ["training_loss", "accuracy"]}, ["accuracy", "training_loss"]),
             ({"loss": lambda o, y: nn.functional.cross_entropy(o, y)}, []),
             ({"loss": nn.CrossEntropyLoss()}, ["accuracy"]),
-            ({"loss": nn.CrossEntropyLoss(label_smoothing=0.1)}, ["accuracy"]),
             ({"loss": nn.functional.cross_entropy}, ["accuracy"]),
         ],
     )
@@ -179,26 +137,11 @@ class TestResult:
     def test_ends(self, stop, column, value, simulate):
         assert simulate(virtual_seconds=None, **stop)[column].iloc[-1] == value
 
-    @pytest.mark.parametrize("algorithm", [FedAvg(cohort=4), FedBuff(buffer_size=2, concurrency=4)])
-    def test_evaluations_by_version(self, algorithm, simulate):
-        by_version = simulate(algorithm=algorithm, evaluate_every_seconds=None, evaluate_every_versions=2)
-        by_seconds = simulate(algorithm=algorithm)
-        *most, last = by_version["version"].tolist()
-        assert most == list(range(0, last + 1, 2))
-        assert last > 4
-        assert by_version.iloc[-1].tolist() == by_seconds.iloc[-1].tolist()
-
-    @pytest.mark.parametrize(
-        "how",
-        [
-            {"local": LocalPlan(2, 8, 0.1, compression=Compression("top_k", (("share", 0.1),)))},
-            {"local": LocalPlan(2, 8, 0.1, compression=cast("Any", top_k(share=0.1)))},
-            {"local": LocalPlan(2, 8, 0.1, compression=Compression("top_k", cast("Any", {"share": 0.1})))},
-            {"local": {"steps": 2, "batch_size": 8, "lr": 0.1, "compression": {"name": "top_k", "share": 0.1}}},
-        ],
-    )
-    def test_compressed_updates_are_smaller(self, how, simulate):
-        table = simulate(**how)
+    def test_compressed_updates_are_smaller(self, simulate):
+        plan = LocalPlan(2, 8, 0.1, compression=cast("Any", top_k(share=0.1)))
+        table = simulate(local=plan)
+        local = {"steps": 2, "batch_size": 8, "lr": 0.1, "compression": {"name": "top_k", "share": 0.1}}
+        pd.testing.assert_frame_equal(simulate(local=local), table)
         last = table.iloc[-1]
         assert last["counted"] > 5
         # 650 parameters: 65 values of 4 bytes; their places as 650 bits or less; and a header.
@@ -271,13 +214,6 @@ class TestResult:
         assert capsys.readouterr().out.startswith("fedbuff, seed 1: ")
 
 
-def test_numpy_integers_are_accepted(simulate):
-    small = {"virtual_seconds": 5.0}
-    pd.testing.assert_frame_equal(
-        simulate(population=np.int64(12), seed=np.int64(3), **small), simulate(population=12, seed=3, **small)
-    )
-
-
 def test_import_paths_are_as_in_a_file(simulate, tmp_path):
     (tmp_path / "mine.py").write_text(
         "from offbeat.data import load_dataset\nfrom torch.nn import functional\n"
@@ -324,21 +260,24 @@ class TestInputsByName:
         words = [random.integers(1, WORDS, size=length) for length in random.integers(1, 7, size=60)]
         return [{"words": row, "label": int(row.mean() > WORDS / 2)} for row in words]
 
-    @pytest.mark.parametrize("trainer", ["loop", "vmap", "processes"])
-    def test_are_learnt(self, trainer, simulate, sentences):
+    def test_are_learnt(self, simulate, sentences):
         def pad(examples):
             rows = [torch.tensor(example["words"]) for example in examples]
             return named(pad_sequence(rows, batch_first=True)), [example["label"] for example in examples]
 
-        history = [
+        first, *others = [
             simulate(
                 Sentences, (sentences, sentences[:50]), collate=pad, loss=loss, metrics=["accuracy"], trainer=trainer,
                 local={"steps": 5, "batch_size": 8, "lr": 0.2},
             )
-            for loss in ("model", "cross_entropy")
+            for trainer, loss in (
+                ("loop", "model"), ("loop", "cross_entropy"), ("vmap", "model"), ("vmap", "cross_entropy"),
+                ("processes", "model"),
+            )
         ]  # fmt: skip
-        assert history[0].equals(history[1])
-        assert history[0].loss.iloc[-1] < history[0].loss.iloc[0]
+        assert first.loss.iloc[-1] < first.loss.iloc[0]
+        for other in others:
+            pd.testing.assert_frame_equal(other, first, rtol=1e-4)
 
     def test_collate_is_for_data_of_ones_own(self, simulate):
         with pytest.raises(OffbeatError, match=r"^collate is for data of your own: set data to them, or leave it out$"):

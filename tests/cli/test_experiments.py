@@ -1,13 +1,14 @@
 """Commands on experiments."""
 
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from offbeat.data.catalogue import DATASETS
-from offbeat.data.dataset import MissingDataError
 from offbeat.runs import run_all as runs
 from offbeat.runs.directory import read
 
@@ -19,11 +20,11 @@ def files(folder: Path) -> set[str]:
 
 
 class TestCompare:
-    def test_writes_a_report_and_runs_and_prints_the_table_twice_alike(
-        self, folder: Path, run_process: Command, offbeat: Command
-    ) -> None:
-        code, out, err = run_process("compare", "tiny.toml")
-        assert (code, err) == (0, "")
+    def test_writes_a_report_and_runs_and_prints_the_table_twice_alike(self, folder: Path, offbeat: Command) -> None:
+        command = [sys.executable, "-W", "error", "-m", "offbeat", "compare", "tiny.toml"]
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        out = done.stdout
         for text in ("fedavg, seed 1: ", "Final accuracy", "Updates lost", "Report: runs/tiny/report.html"):
             assert text in out
         runs = [folder / "runs" / "tiny" / f"{label}-seed1" for label in ("fedavg", "fedasync", "fedbuff")]
@@ -84,35 +85,27 @@ class TestHow:
         return told
 
     @pytest.mark.usefixtures("folder")
-    @pytest.mark.parametrize("command", ["run", "compare"])
-    def test_arrive(self, command: str, offbeat: Command, told: dict[str, Any]) -> None:
+    def test_arrive(self, offbeat: Command, told: dict[str, Any]) -> None:
         only = ("--set", "stop.virtual_seconds=20", "--algorithm", "fedavg")
-        assert offbeat(command, "tiny.toml", *only)[0] == 0
+        assert offbeat("run", "tiny.toml", *only)[0] == 0
         assert told == {
             "fresh": False, "jobs": 1, "checkpoint_seconds": 30.0, "ray_address": None,
             "labels": ["fedavg"], "folder": Path("runs/tiny"),
         }  # fmt: skip
-        assert offbeat(command, "tiny.toml", *only, "--replace", "--jobs", "3", "--checkpoint-every", "0.5")[0] == 0
+        assert offbeat("run", "tiny.toml", *only, "--fresh", "--jobs", "3", "--checkpoint-every", "0.5")[0] == 0
         assert (told["fresh"], told["jobs"], told["checkpoint_seconds"]) == (True, 3, 0.5)
-        assert offbeat(command, "tiny.toml", *only, "--fresh")[0] == 0
-        assert told["fresh"] is True
 
     @pytest.mark.usefixtures("folder")
-    def test_the_trainer(self, offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_are_short_for_changes_of_the_file(self, offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("RAY_ADDRESS", raising=False)
-        only = ("--set", "stop.virtual_seconds=20", "--algorithm", "fedavg")
-        assert offbeat("run", "tiny.toml", *only, "--set", "trainer=loop", "--trainer", "vmap")[0] == 0
-        assert read(Path("runs/tiny/fedavg-seed1")).config["trainer"] == "vmap"
+        only = ("--set", "stop.virtual_seconds=20", "--algorithm", "fedavg", "--set", "device=mps")
+        short = ("--device", "cpu", "--precision", "bf16", "--trainer", "vmap")
+        assert offbeat("run", "tiny.toml", *only, "--set", "trainer=loop", *short)[0] == 0
+        config = read(Path("runs/tiny/fedavg-seed1")).config
+        assert (config["device"], config["precision"], config["trainer"]) == ("cpu", "bf16", "vmap")
         code, _, err = offbeat("run", "tiny.toml", *only, "--trainer", "rai")
         assert code != 0
         assert "'auto', 'loop', 'vmap', 'unfold', 'processes', 'ray'" in err
-
-    @pytest.mark.usefixtures("folder")
-    def test_the_device_and_the_precision(self, offbeat: Command) -> None:
-        only = ("--set", "stop.virtual_seconds=20", "--algorithm", "fedavg", "--set", "device=mps")
-        assert offbeat("run", "tiny.toml", *only, "--device", "cpu", "--precision", "bf16")[0] == 0
-        config = read(Path("runs/tiny/fedavg-seed1")).config
-        assert (config["device"], config["precision"]) == ("cpu", "bf16")
 
     @pytest.mark.usefixtures("folder")
     def test_an_address_is_for_ray(
@@ -127,7 +120,9 @@ class TestHow:
         assert offbeat("run", "tiny.toml", *address, "--trainer", "ray") == (0, "", "")
         assert told["ray_address"] == "head:6379"
 
-    def test_tensorboard(self, folder: Path, offbeat: Command) -> None:
+    def test_a_tracker_changes_no_bit_and_its_failure_is_reported(
+        self, folder: Path, offbeat: Command, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         pytest.importorskip("tensorboard")
         only = ("--set", "stop.virtual_seconds=20", "--algorithm", "fedavg")
         code, out, _ = offbeat("run", "tiny.toml", *only, "--tensorboard")
@@ -135,19 +130,21 @@ class TestHow:
         assert "TensorBoard: tensorboard --logdir runs/tiny/tensorboard" in out
         assert list((folder / "runs" / "tiny" / "tensorboard").rglob("events.out.*"))
 
-    def test_a_failing_tracker_changes_no_bit_and_is_reported(self, folder: Path, offbeat: Command) -> None:
-        pytest.importorskip("tensorboard")
-        only = ("--set", "stop.virtual_seconds=20", "--algorithm", "fedavg")
-        offbeat("run", "tiny.toml", *only, "--output", "plain")
-        (folder / "failing").mkdir()
-        (folder / "failing" / "tensorboard").write_text("", encoding="utf-8")  # where the tracker's folder should be
+        class Failing(nullcontext[None]):
+            problem = "tensorboard failed: no disk"
+            name = "tensorboard"
+
+            def __init__(self, *_: object) -> None:
+                super().__init__()
+
+        monkeypatch.setattr("offbeat.trackers.follower.Follower", Failing)
         code, _, errors = offbeat("run", "tiny.toml", *only, "--track", "tensorboard", "--output", "failing")
         assert code == 0
-        assert errors.startswith("tensorboard failed: ")
-        assert errors.endswith("; send the rest with `offbeat track failing --to tensorboard`\n")
+        again = "send the rest with `offbeat track failing --to tensorboard`"
+        assert errors == f"tensorboard failed: no disk; {again}\n"
         for name in ("history.parquet", "events.parquet", "model.safetensors", "config.toml"):
-            plain, tracked = (folder / output / "fedavg-seed1" / name for output in ("plain", "failing"))
-            assert plain.read_bytes() == tracked.read_bytes()
+            paths = (folder / output / "fedavg-seed1" / name for output in ("runs/tiny", "failing"))
+            assert len({path.read_bytes() for path in paths}) == 1
 
     def test_a_folder_without_runs_has_nothing_to_send(self, folder: Path, offbeat: Command) -> None:
         (folder / "runs").mkdir()
@@ -164,60 +161,28 @@ class TestHow:
 
 
 class TestReport:
-    @pytest.fixture
-    def runs(self, folder: Path, offbeat: Command) -> Path:
+    def test_prints_the_same_as_compare_and_writes_tables(self, folder: Path, offbeat: Command) -> None:
         small = ("--set", "stop.virtual_seconds=40", "--algorithm", "fedavg", "--algorithm", "fedbuff")
-        assert offbeat("run", "tiny.toml", *small)[0] == 0
-        return folder / "runs" / "tiny"
-
-    def test_prints_the_same_as_compare(self, folder: Path, runs: Path, offbeat: Command) -> None:
-        before = files(runs)
-        small = ("--set", "stop.virtual_seconds=40", "--algorithm", "fedavg", "--algorithm", "fedbuff")
-        _, compared, _ = offbeat("compare", "tiny.toml", *small, "--output", "other")
+        _, compared, _ = offbeat("compare", "tiny.toml", *small)
+        report = folder / "runs" / "tiny" / "report.html"
+        before = files(folder / "runs")
+        report.unlink()
         code, out, err = offbeat("report", "runs/tiny")
         assert (code, err) == (0, "")
-        table = [line for line in _without_real_time(compared) if line and "seed 1:" not in line]
-        assert [line.replace("other/", "runs/tiny/") for line in table] == [
-            line for line in _without_real_time(out) if line
-        ]
-        assert {name for name in files(runs) if not name.startswith("plots")} == before | {"report.html"}
+        assert "Time to 50 %" in out
+        printed = [line for line in _without_real_time(compared) if line and "seed 1:" not in line]
+        assert printed == [line for line in _without_real_time(out) if line]
+        assert files(folder / "runs") == before
 
-    @pytest.mark.usefixtures("runs")
-    def test_writes_tables_into_the_output_folder(self, folder: Path, offbeat: Command) -> None:
-        code, out, _ = offbeat("report", "runs/tiny/fedbuff-seed1", "--output", "new", "--csv", "--markdown")
+        tables = ("--output", "new", "--csv", "--markdown", "--target", "0.12")
+        code, out, _ = offbeat("report", "runs/tiny/fedbuff-seed1", *tables)
         assert code == 0
-        tables = {"summary.csv", "history.csv", "summary.md"}
-        assert {name for name in files(folder / "new") if not name.startswith("plots")} == {"report.html", *tables}
+        names = {"report.html", "summary.csv", "history.csv", "summary.md"}
+        assert {name for name in files(folder / "new") if not name.startswith("plots")} == names
         for line in ("Report: new/report.html", "CSV: new/summary.csv", "CSV: new/history.csv", "new/summary.md"):
             assert line in out
         assert "fedavg" not in out
-
-    @pytest.mark.usefixtures("runs")
-    def test_another_target(self, offbeat: Command) -> None:
-        assert "Time to 50 %" in offbeat("report", "runs/tiny")[1]
-        assert "Time to 12 %" in offbeat("report", "runs/tiny", "--target", "0.12")[1]
-
-
-class TestPopulation:
-    def test_draws_and_prints_the_path(self, folder: Path, offbeat: Command) -> None:
-        code, out, err = offbeat("population", "tiny.toml", "--set", "population.clients=17", "--output", "drawn")
-        assert (code, err) == (0, "")
-        assert "17" in out
-        (drawing,) = files(folder / "drawn")
-        assert f"Drawing: drawn/{drawing}" in out
-        offbeat("population", "tiny.toml")
-        assert files(folder / "runs" / "tiny") == {drawing}
-
-    @pytest.mark.usefixtures("folder")
-    def test_goes_on_with_the_fallback(self, offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fail() -> None:
-            raise MissingDataError("it is nowhere")
-
-        monkeypatch.setitem(DATASETS, "mnist", fail)
-        changes = ("--set", "data.name=mnist", "--set", "data.fallback=digits")
-        code, out, err = offbeat("population", "tiny.toml", *changes)
-        assert (code, err) == (0, "")
-        assert out.startswith("it is nowhere; going on with digits instead\n")
+        assert "Time to 12 %" in out
 
 
 def _without_real_time(out: str) -> list[str]:

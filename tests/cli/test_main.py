@@ -66,9 +66,9 @@ class TestHelp:
 
 
 class TestMistakes:
-    def test_divergence_as_a_user_sees_it(self, folder: Path, run_process: Command) -> None:
+    def test_divergence_as_a_user_sees_it(self, folder: Path, offbeat: Command) -> None:
         mlp = ("--set", "model={ name = 'mlp', hidden = [4] }")
-        code, out, err = run_process("run", "tiny.toml", *mlp, "--set", "algorithms.fedbuff.local.lr=1e30")
+        code, out, err = offbeat("run", "tiny.toml", *mlp, "--set", "algorithms.fedbuff.local.lr=1e30")
         assert code == 2
         assert err.startswith("offbeat: fedbuff, seed 1: training diverged: client ")
         assert "from version " in err
@@ -101,10 +101,14 @@ class TestMistakes:
         assert (found, out, err.lstrip("\n")) == (code, "", f"offbeat: {line}\n")
 
 
-def test_a_full_disk_behind_the_output_is_one_line():
+@pytest.mark.parametrize(
+    ("words", "line"), [(["--help"], "No space left on device"), (["new", "file/x"], "Not a directory: file/x")]
+)
+def test_an_error_of_the_system_is_one_line(words: list[str], line: str, folder: Path) -> None:
+    (folder / "file").touch()
     with Path("/dev/full").open("w") as full:
         outcome = subprocess.run(
-            [sys.executable, "-m", "offbeat", "algorithms"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+            [sys.executable, "-m", "offbeat", *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
         )
     assert outcome.returncode == 2
-    assert outcome.stderr == "offbeat: No space left on device\n"
+    assert outcome.stderr == f"offbeat: {line}\n"

@@ -1,37 +1,29 @@
 """Help, completion and quick commands import only what they need."""
 
-import os
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+import click
 
-# Runs a command line, and names all packages that it imported: on standard error, since the command writes, too.
-RUN = """
-import sys
-before = set(sys.modules)
-from offbeat.__main__ import main
-try:
-    main()
-finally:
-    packages = {name.partition(".")[0] for name in set(sys.modules) - before}
-    print(*sorted(packages - set(sys.stdlib_module_names)), file=sys.stderr)
-"""
-
-ALL_HELP = """
-import sys
-before = set(sys.modules)
 from offbeat.cli.main import app
 
-def show(command, *words):
-    command.main(["--help"], prog_name=" ".join(words), standalone_mode=False)
-    for name, below in getattr(command, "commands", {}).items():
-        show(below, *words, name)
-
-show(app, "offbeat")
-packages = {name.partition(".")[0] for name in set(sys.modules) - before}
-print(*sorted(packages - set(sys.stdlib_module_names)), file=sys.stderr)
+# Runs command lines in one process; a line of JSON has the output of each, and all packages imported so far.
+RUN = """
+import contextlib, io, json, os, sys
+before = set(sys.modules)
+from offbeat.__main__ import main
+for words, environment in json.loads(sys.argv[1]):
+    os.environ.update(environment)
+    sys.argv[1:] = words
+    output = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
+        main()
+    packages = {name.partition(".")[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names)
+    output.flush()
+    print(json.dumps([output.buffer.getvalue().decode(), sorted(packages)]))
 """
 
 RELEASE = str(Path(__file__).parents[1] / "deploy" / "release_0_1" / "server")
@@ -39,79 +31,70 @@ RELEASE = str(Path(__file__).parents[1] / "deploy" / "release_0_1" / "server")
 LIGHT = {"click", "offbeat", "offbeat_client", "offbeat_core", "offbeat_private", "offbeat_studies"}
 HEAVY = {"fastapi", "granian", "matplotlib", "pandas", "pyarrow", "sklearn", "torch"}
 
+COMPLETIONS = {
+    "offbeat comp": {"plain,compare"},
+    "offbeat compare --check": {"plain,--checkpoint-every"},
+    "offbeat compare --trainer vm": {"plain,vmap"},
+    "offbeat server clients re": {"plain,rename", "plain,revoke", "file,re"},
+    "offbeat helper s": {"plain,serve", "plain,status"},
+    "offbeat report run": {"file,run"},
+}
 
-def run(script: str, *arguments: str, **environment: str) -> tuple[str, set[str]]:
-    """Return the output of a script, and the packages that it imported."""
+QUICK = [
+    *(["server", command, "nowhere"] for command in ("status", "clients", "tokens", "list", "pause", "resume")),
+    ["server", "clients", "revoke", "nowhere", "ward 3"],
+    ["data", "get", "nothing"],
+    ["helper", "status", "--folder", "nowhere"],
+    ["privacy", "epsilon", "--noise-multiplier", "5", "--participations", "10", "--delta", "1e-5"],
+    ["server", "tokens", "make", "nowhere", "admin", "--output", "token"],
+    ["server", "audit", "verify", RELEASE],
+    ["server", "audit", "show", RELEASE],
+    ["server", "list", RELEASE],
+    ["server", "backup", RELEASE, "copy"],
+    ["helper", "enrol", "roster.toml"],
+]
+
+
+def run(*calls: tuple[list[str], dict[str, str]]) -> list[tuple[str, set[str]]]:
+    """Return for each call, words and environment, its output and the packages imported until then."""
     done = subprocess.run(
-        [sys.executable, "-c", script, *arguments],
-        capture_output=True,
-        encoding="utf-8",
-        env={**os.environ, **environment},
-        timeout=120,
-        check=False,
-    )
-    return done.stdout, set(done.stderr.splitlines()[-1].split())
+        [sys.executable, "-c", RUN, json.dumps(calls)],
+        stdout=subprocess.PIPE, encoding="utf-8", timeout=120, check=True,
+    )  # fmt: skip
+    return [(output, set(packages)) for output, packages in map(json.loads, done.stdout.splitlines())]
 
 
-def test_help_needs_only_click():
-    out, packages = run(RUN, "--help")
-    assert "  compare " in out
-    assert packages <= LIGHT
+def commands(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield words
+    for name, command in group.commands.items():
+        yield from commands(command, (*words, name)) if isinstance(command, click.Group) else [(*words, name)]
 
 
-def test_the_help_of_every_command_needs_only_click():
-    out, packages = run(ALL_HELP)
-    for usage in ("offbeat compare", "offbeat sweep", "offbeat serve", "offbeat privacy plan"):
-        assert f"Usage: {usage}" in out
-    assert packages <= LIGHT
+def test_help_and_completion_need_only_click():
+    helped = list(commands(app))
+    completed = [
+        ([], {"_OFFBEAT_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))})
+        for words in COMPLETIONS
+    ]
+    results = run(*(([*words, "--help"], {}) for words in helped), *completed)
+    for words, (output, packages) in zip(helped, results, strict=False):
+        assert output.startswith(f"Usage: {' '.join(('offbeat', *words))}"), words
+        assert packages <= LIGHT, words
+    for (words, expected), (output, packages) in zip(COMPLETIONS.items(), results[len(helped) :], strict=True):
+        assert set(output.splitlines()) == expected, words
+        assert packages <= LIGHT, words
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("offbeat comp", {"plain,compare"}),
-        ("offbeat compare --check", {"plain,--checkpoint-every"}),
-        ("offbeat compare --trainer vm", {"plain,vmap"}),
-        ("offbeat server clients re", {"plain,rename", "plain,revoke", "file,re"}),
-        ("offbeat helper s", {"plain,serve", "plain,status"}),
-        ("offbeat report run", {"file,run"}),
-    ],
-)
-def test_completion_needs_only_click(words, expected):
-    last = str(words.count(" "))
-    out, packages = run(RUN, _OFFBEAT_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=last)
-    assert set(out.splitlines()) == expected
-    assert packages <= LIGHT
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        *(["server", command, "nowhere"] for command in ("status", "clients", "tokens", "list", "pause", "resume")),
-        ["server", "clients", "revoke", "nowhere", "ward 3"],
-        ["data", "get", "nothing"],
-        ["helper", "status", "--folder", "nowhere"],
-        ["privacy", "epsilon", "--noise-multiplier", "5", "--participations", "10", "--delta", "1e-5"],
-        ["server", "tokens", "make", "nowhere", "admin", "--output", "token"],
-        ["server", "audit", "verify", RELEASE],
-        ["server", "audit", "show", RELEASE],
-        ["server", "list", RELEASE],
-        ["server", "backup", RELEASE, "copy"],
-        ["helper", "enrol", "roster.toml"],
-    ],
-    ids=" ".join,
-)
-def test_quick_commands_import_nothing_heavy(words, tmp_path, monkeypatch):
+def test_quick_commands_import_nothing_heavy(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "roster.toml").write_text("[terms]\n")
-    _, packages = run(RUN, *words)
-    assert "offbeat" in packages
-    assert not packages & HEAVY
-    assert (tmp_path / "copy").exists() is ("backup" in words)
+    for words, (_, packages) in zip(QUICK, run(*((words, {}) for words in QUICK)), strict=True):
+        assert "offbeat" in packages
+        assert not packages & HEAVY, words
+    assert (tmp_path / "copy").exists()
 
 
-@pytest.mark.parametrize("words", [["track", "nowhere", "--to", "tensorboard"]], ids=" ".join)
-def test_commands_that_read_runs_need_no_torch(words):
-    _, packages = run(RUN, *words)
+def test_commands_that_read_runs_need_no_torch():
+    ((_, packages),) = run((["track", "nowhere", "--to", "tensorboard"], {}))
     assert "pyarrow" in packages
     assert "torch" not in packages

@@ -5,22 +5,14 @@ from pathlib import Path
 
 import pytest
 
-
-@pytest.fixture
-def folder(tmp_path, tiny_toml, monkeypatch):
-    (tmp_path / "tiny.toml").write_text(tiny_toml, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 SWEEP = ("sweep", "tiny.toml", "--over", "algorithms.fedbuff.server_lr=0.1:3:log", "--trials", "2")
 
 
-def test_prints_trials_and_the_best_settings(offbeat, folder):
-    code, out, err = offbeat(*SWEEP, "--set", "seeds=[1, 2]")
+def test_prints_trials_and_the_best_settings_which_can_be_reported_on_and_compared(offbeat, folder):
+    code, out, err = offbeat(*SWEEP, "--set", "seeds=[1, 2]", "--output", "a folder")
     assert (code, err) == (0, "")
     assert "2 trials of fedbuff, by the mean of the last 10 evaluations of accuracy over seeds 1, 2" in out
-    runs = Path("runs/tiny-sweep")
+    runs = Path("a folder")
     assert {path.name for path in runs.iterdir()} == {
         "best.toml", "sweep.csv", "optuna.journal", *(f"fedbuff {n}-seed{seed}" for n in (0, 1) for seed in (1, 2)),
     }  # fmt: skip
@@ -31,24 +23,22 @@ def test_prints_trials_and_the_best_settings(offbeat, folder):
     assert first
     assert first[1] in out.partition("Trial ")[2]
 
-
-def test_the_named_command_compares_the_best_settings_on_other_seeds(offbeat, folder):
-    _, out, _ = offbeat(*SWEEP, "--output", "a folder")
     command = shlex.split(out.splitlines()[-1].partition(": ")[2])
-    assert command == ["offbeat", "compare", "a folder/best.toml", "--set", "seeds=[2]"]
-    code, out, err = offbeat(*command[1:])
-    assert (code, err) == (0, "")
+    assert command == ["offbeat", "compare", "a folder/best.toml", "--set", "seeds=[3, 4]"]
+    assert offbeat(*command[1:], "--set", "seeds=[3]")[::2] == (0, "")
     assert {path.name for path in Path("runs/tiny-best").iterdir() if "-seed" in path.name} == {
-        "fedavg-seed2", "fedasync-seed2", "fedbuff-seed2",
+        "fedavg-seed3", "fedasync-seed3", "fedbuff-seed3",
     }  # fmt: skip
 
-
-def test_a_report_reads_the_trials(offbeat, folder):
-    offbeat(*SWEEP)
-    code, out, _ = offbeat("report", "runs/tiny-sweep")
+    code, out, _ = offbeat("report", "a folder")
     assert code == 0
     assert "fedbuff 0" in out
     assert "fedbuff 1" in out
+
+
+def test_without_an_output_it_is_below_runs(offbeat, folder):
+    assert offbeat(*SWEEP, "--trials", "1", "--set", "stop.virtual_seconds=5")[0] == 0
+    assert Path("runs/tiny-sweep/best.toml").exists()
 
 
 @pytest.mark.parametrize(

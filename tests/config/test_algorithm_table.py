@@ -1,3 +1,4 @@
+import copy
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -5,10 +6,10 @@ from typing import Any
 import pytest
 from offbeat_core.errors import OffbeatError
 
-from offbeat.algorithms import ALGORITHMS, AsyncCommSGD, FedAvg, FedBuff, FedLuck
-from offbeat.algorithms.components.schedules.patterns import random, round_robin
+from offbeat.algorithms import ALGORITHMS, AsyncCommSGD, FedAvg, FedBuff
+from offbeat.algorithms.components.schedules.patterns import random
 from offbeat.algorithms.components.server_optimizer import adam
-from offbeat.algorithms.components.weights import hinge, inverse_time, polynomial
+from offbeat.algorithms.components.weights import polynomial
 from offbeat.config.algorithm_table import (
     FACTORIES,
     as_inline_toml,
@@ -18,25 +19,43 @@ from offbeat.config.algorithm_table import (
 )
 from tests.error_line import error_line
 
+# Tables with nothing left at its default.
+ALGORITHM_TABLES: list[dict[str, Any]] = [
+    {"algorithm": "fedavg", "cohort": 3, "server_lr": 0.1, "weighting": "uniform", "over_selection": 1.7,
+     "server_optimizer": {"name": "adam", "beta1": 0.7, "beta2": 0.9, "epsilon": 1e-5}},
+    {"algorithm": "fedasync", "mixing_alpha": 0.3, "concurrency": 3,
+     "staleness": {"name": "hinge", "a": 3.0, "b": 2.0}},
+    {"algorithm": "fedbuff", "buffer_size": 3, "server_lr": 1 / 3, "concurrency": 7,
+     "staleness": {"name": "exponential", "a": 0.1},
+     "server_optimizer": {"name": "adagrad", "initial": 0.1, "epsilon": 0.01}},
+    {"algorithm": "fedfa", "window": 7, "server_lr": 0.3, "release_every": 2, "concurrency": 3, "normalise": True,
+     "server_optimizer": {"name": "momentum", "beta": 0.7}},
+    {"algorithm": "port", "min_clients": 3, "staleness_bound": 4, "urgent_requests": False, "similarity_weight": 0.3,
+     "staleness_weight": 0.6, "server_lr": 0.9, "concurrency": 7,
+     "server_optimizer": {"name": "momentum", "beta": 0.7}},
+    {"algorithm": "async_comm_sgd", "pattern": {"name": "round_robin", "k": 3, "every": 2}, "average": True,
+     "step_sizes": {"name": "inverse_time", "strong_convexity": 0.1, "smoothness": 4.0, "gap": 5.0}, "period": 2.5,
+     "weighting": "uniform", "server_lr": 0.3, "server_optimizer": {"name": "momentum", "beta": 0.7}},
+    {"algorithm": "async_comm_sgd", "pattern": {"name": "random", "p": 0.3, "seed": 2**63 - 1},
+     "step_sizes": {"name": "inverse_square_root", "initial": 0.3}},
+    {"algorithm": "fedluck", "period": 2.5, "server_lr": 0.3, "steps": [2, 9], "compression": [0.1, 0.5],
+     "compression_exponent": 1.0, "normalise": True, "server_optimizer": {"name": "momentum", "beta": 0.7}},
+]  # fmt: skip
+
 
 class TestBuild:
-    def test_takes_every_value(self) -> None:
-        table = {
-            "cohort": 3,
-            "server_lr": 0.5,
-            "weighting": "uniform",
-            "over_selection": 2.0,
-            "server_optimizer": {"name": "adam", "beta1": 0.5},
-        }
-        expected = FedAvg(
-            cohort=3, server_lr=0.5, weighting="uniform", over_selection=2.0, server_optimizer=adam(beta1=0.5)
-        )
-        assert hyper_parameters_of(build_algorithm("fedavg", table)) == hyper_parameters_of(expected)
-
-    def test_a_staleness_weights_parameters(self) -> None:
-        algorithm = build_algorithm("fedasync", {"staleness": {"name": "hinge", "a": 2, "b": 1.0}})
-        assert algorithm.staleness == hinge(a=2.0, b=1.0)
-        assert algorithm.staleness(3) == 1 / 5
+    @pytest.mark.parametrize("table", ALGORITHM_TABLES, ids=lambda table: table["algorithm"])
+    def test_takes_every_value_and_leaves_the_table_alone(self, table: dict[str, Any]) -> None:
+        name, values = table["algorithm"], {key: value for key, value in table.items() if key != "algorithm"}
+        before = copy.deepcopy(values)
+        algorithm = build_algorithm(name, values)
+        assert values == before
+        found = hyper_parameters_of(algorithm)
+        written = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+        assert found == found | written
+        again = build_algorithm(name, found)
+        assert type(again) is type(algorithm)
+        assert hyper_parameters_of(again) == found
 
     @pytest.mark.parametrize(("key", "name"), [(key, name) for key, names in FACTORIES.items() for name in names])
     def test_every_object_by_name(self, key: str, name: str) -> None:
@@ -44,32 +63,13 @@ class TestBuild:
         built = build_algorithm(algorithm, {key: {"name": name}})
         assert getattr(built, key) == FACTORIES[key][name]()
 
-    def test_parameters_of_a_pattern_and_of_step_sizes(self) -> None:
-        table = {
-            "pattern": {"name": "round_robin", "k": 3, "every": 2},
-            "step_sizes": {"name": "inverse_time", "strong_convexity": 0.5, "smoothness": 4, "gap": 5},
-        }
-        algorithm = build_algorithm("async_comm_sgd", table)
-        assert algorithm.pattern == round_robin(k=3, every=2)
-        assert algorithm.step_sizes == inverse_time(strong_convexity=0.5, smoothness=4.0, gap=5.0)
-        assert algorithm.step_sizes(3) == 8 / (0.5 * (3 + 5 + 64))
-
     def test_a_random_pattern_draws_by_the_runs_seed(self) -> None:
         for table, seed in (({"p": 0.3}, 7), ({"p": 0.3, "seed": 2}, 2)):
             algorithm = build_algorithm("async_comm_sgd", {"pattern": {"name": "random", **table}}, 7)
             assert algorithm.pattern == random(p=0.3, seed=seed)
 
-    def test_ranges_are_lists(self) -> None:
-        algorithm = build_algorithm("fedluck", {"steps": [2, 9], "compression": [0.5, 1]})
-        assert hyper_parameters_of(algorithm) == hyper_parameters_of(FedLuck(steps=(2, 9), compression=(0.5, 1.0)))
-
     def test_a_whole_number_is_a_number(self) -> None:
         assert build_algorithm("fedavg", {"server_lr": 2}).server_lr == 2.0
-
-    def test_the_table_is_left_alone(self) -> None:
-        table = {"staleness": {"name": "polynomial", "a": 1}}
-        build_algorithm("fedbuff", table)
-        assert table == {"staleness": {"name": "polynomial", "a": 1}}
 
     @pytest.mark.parametrize(
         ("name", "table", "message"),
@@ -87,16 +87,10 @@ class TestBuild:
             ("fedavg", {"kohort": 1}, "unknown key 'kohort': did you mean 'cohort'? Allowed: algorithm, cohort, local"),
             ("fedavg", {"self": 1}, "unknown key 'self'"),
             ("fedavg", {"cohort": 0}, "cohort = 0: must be greater than or equal to 1"),
-            ("fedavg", {"cohort": 2.0}, "cohort = 2.0"),
-            ("fedavg", {"weighting": 3}, "weighting = 3"),
-            ("fedasync", {"mixing_alpha": 0.0}, "mixing_alpha = 0.0: must be greater than 0"),
             ("fedasync", {"staleness": {"name": "hinge", "b": -1}}, "staleness: b must "),
             ("async_comm_sgd", {"pattern": "full"}, "pattern = 'full': must be a table such as { name = \"full\" }"),
-            ("async_comm_sgd", {"pattern": {"name": "random", "p": 0}}, "pattern: p must be in [0.0001, 1], got 0.0"),
             ("async_comm_sgd", {"pattern": {"name": "nowhere.py:f"}}, "pattern.name: 'nowhere.py:f': no such file"),
-            ("async_comm_sgd", {"step_sizes": {"name": "inverse_time", "gap": -1}}, "step_sizes: gap must not be neg"),
             ("fedluck", {"steps": [5, 1]}, "steps must run from the smallest to the largest, got [5, 1]"),
-            ("fedluck", {"compression": [0.0, 1.0]}, "compression must be two shares in (0, 1]"),
         ],
     )
     def test_an_error_is_one_line(self, name: str, table: dict[str, Any], message: str) -> None:
@@ -249,7 +243,6 @@ class TestHyperParameters:
         algorithm = kind()
         assert hyper_parameters_of(build_algorithm(kind.name, {})) == hyper_parameters_of(algorithm)
         again = build_algorithm(kind.name, hyper_parameters_of(algorithm))
-        assert type(again) is kind
         assert all(getattr(again, key) == getattr(algorithm, key) for key in default_hyper_parameters(kind))
 
     def test_are_the_algorithms_not_the_defaults(self) -> None:

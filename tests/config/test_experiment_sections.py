@@ -1,12 +1,10 @@
 from collections.abc import Callable
-from functools import partial
 from math import inf, nan
 from pathlib import Path
 from typing import Any
 
 import pytest
 from offbeat_core.errors import OffbeatError
-from offbeat_core.local_plan import Epochs
 
 from offbeat.config.experiment_file import Experiment, load
 from tests.error_line import error_line
@@ -28,6 +26,7 @@ WRONG_VALUES: dict[str, list[Any]] = {
     "local.error_feedback": [1],
     "local.optimizer": ["adam", 1],
     "population.clients": [0],
+    "population.holdout": [1.0, nan],
     "population.partition": ["iid"],
     "population.partition.alpha": [0],
     "population.step_seconds.sigma": [-1],
@@ -48,9 +47,14 @@ WRONG_VALUES: dict[str, list[Any]] = {
     "evaluate.every_seconds": [0],
     "evaluate.every_versions": [0, 2.5],
     "evaluate.target": [nan],
+    "evaluate.on_clients": [0],
     "evaluate.better": ["larger"],
     "evaluate.metrics": ["accuracy"],
+    "stop.patience": [0],
+    "stop.target": [nan],
     "seeds": [[], [4, 4], 1],
+    "device": ["gpu", "cuda:"],
+    "precision": ["fp16"],
     "name": ["../up", "", "a/b", 3],
     "data": ["digits"],
     "data.augmentation": ["flip"],
@@ -82,6 +86,9 @@ WRONG_TABLES: list[tuple[str, Any, str]] = [
     ("local.error_feedback", True, "local: error_feedback needs compression: set compression, or error_feedback = f"),
     ("local", {"steps": 1, "batch_size": 1, "lr": 1.0, "momentum": 0.5, "mu": 0.1}, "local: momentum and mu "),
     ("stop", {}, "stop: set virtual_seconds, versions or updates"),
+    ("stop.metric", "accuracy", "stop: metric is for target and patience: set one of them, or leave it out"),
+    ("stop", {"target": 0.9}, "stop: set virtual_seconds, versions or updates, too: the metric may never get there"),
+    ("flower", {"app": "my_app"}, "flower.app = 'my_app': must be an import path"),
     ("evaluate.every_versions", 5, "evaluate: set exactly one of every_seconds and every_versions"),
     ("evaluate", {"target": 0.5}, "evaluate: set exactly one of every_seconds and every_versions"),
     ("evaluate.metrics", ["accurcy"], "evaluate.metrics = ['accurcy']: did you mean 'accuracy'? Allowed: accuracy, "),
@@ -110,6 +117,7 @@ WRONG_TABLES: list[tuple[str, Any, str]] = [
     ("data.collate", "pad.py:pad", "data: collate is for data of your own: set data.name to them"),
     ("model.name", "cnm", "model.name = 'cnm': did you mean 'cnn'? Allowed: cnn, "),
     ("model.name", "net.py:", "model.name = 'net.py:': after the colon"),
+    ("model", {"name": "mlp", "hidden": [0]}, "model.hidden.0 = 0: "),
     ("model.loss", "crossentropy", "model.loss = 'crossentropy': did you mean 'cross_entropy'?"),
     ("algorithms", {}, "algorithms: "),
     ("algorithms", {"../outside": {"algorithm": "fedavg"}}, "algorithms"),
@@ -256,40 +264,3 @@ class TestFile:
         assert error_line(load, path) == f"no such file: {path}"
         assert error_line(load, tmp_path).startswith(f"cannot read {tmp_path}: Is a directory")
         assert error_line(load, tmp_path / "file" / "x.toml").startswith("cannot read")
-
-
-_ALTERNATIVES = (
-    ["local.epochs=2"],
-    ["local.epochs=2", "algorithms.fedavg.local.steps=4"],
-    ["algorithms.fedavg.local={ epochs = 0.5 }"],
-)
-
-
-class TestOverrides:
-    @pytest.mark.parametrize("change", ["local.lr", "=3", ".lr=3", "local.=3", "local..lr=3", "", "="])
-    def test_a_malformed_one_shows_the_form(self, change: str, experiment: Load) -> None:
-        assert f"--set {change}: write it as section.key=value" in error_line(experiment, change)
-
-    @pytest.mark.parametrize(("change", "parent"), [("local.lr.x=3", "lr"), ("seeds.0=3", "seeds")])
-    def test_a_value_has_no_keys(self, change: str, parent: str, experiment: Load) -> None:
-        assert error_line(experiment, change) == f"--set {change}: {parent} is a value, not a section"
-
-    def test_one_takes_the_place_of_its_alternative(self, experiment: Load) -> None:
-        plans = [experiment(*changes).plan("fedavg") for changes in _ALTERNATIVES]
-        assert [(plan.steps, plan.steps_by) for plan in plans] == [(1, Epochs(2)), (4, None), (1, Epochs(0.5))]
-        assert experiment("local.steps=9").plan("fedavg").steps == 9
-        evaluate = experiment("evaluate.every_versions=3").evaluate
-        assert (evaluate.every_seconds, evaluate.every_versions) == (None, 3)
-
-    @pytest.mark.parametrize(
-        ("change", "part"),
-        [
-            ("local.lr=oops", "local.lr = 'oops'"),
-            ("local.lr=", "local.lr = ''"),
-            ("local.compression.share=0.1", "local.compression = {'share': 0.1}: must be a table such as"),
-            ("lokal.lr=0.1", "unknown key lokal: did you mean 'local'?"),
-            ("local.lr=0.1\nsteps=3", "--set local.lr: the value must be one line"),
-        ],
-    )
-    def test_they_are_checked_like_the_file(self, change: str, part: str, experiment: Load) -> None:
-        assert part in error_line(partial(experiment, change))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from offbeat_core.errors import OffbeatError
-from offbeat_core.lr_decay import LR_DECAYS, LrDecay, exponential, inverse_square_root, step
+from offbeat_core.lr_decay import LR_DECAYS, LrDecay, exponential, inverse_square_root
 
 from offbeat.algorithms.components import Compression
 from offbeat.compression import COMPRESSORS, TopK, random_k
@@ -33,62 +33,31 @@ def test_a_function_that_fails_is_one_line_with_its_place():
         StepsFunction(lambda examples: 1 // (examples - 7), "mine")(7, 5)
 
 
-DECAY_TABLES = {
+DECAYS = {
     "exponential": ({"factor": 0.5}, exponential(0.5)),
-    "step": ({"every": 4, "factor": 0.5}, step(4, factor=0.5)),
+    "step": ({"every": 4}, LrDecay("step", (("every", 4), ("factor", 0.1)))),  # with its default
     "inverse_square_root": ({"versions": 3.0}, inverse_square_root(versions=3.0)),
+    "none": ({}, None),
+}
+COMPRESSIONS = {
+    "top_k": ({"share": 0.25}, Compression("top_k", (("share", 0.25),))),
+    "random_k": ({"share": 1}, Compression("random_k", (("share", 1.0), ("scaled", True)))),
+    "qsgd": ({"bits": 4}, Compression("qsgd", (("bits", 4),))),
+    "sign": ({}, Compression("sign")),
+    "none": ({}, None),
 }
 
 
-def test_no_decay_is_forgotten_above() -> None:
-    assert set(DECAY_TABLES) == set(LR_DECAYS)
-
-
-@pytest.mark.parametrize("name", DECAY_TABLES)
-def test_a_table_is_a_decay_with_its_parameters(name: str) -> None:
-    table, decay = DECAY_TABLES[name]
-    assert lr_decay_from_table("key", {"name": name, **table}) == decay
-
-
-def test_defaults_of_a_decay_are_written_out() -> None:
-    assert lr_decay_from_table("key", {"name": "step", "every": 4}) == LrDecay("step", (("every", 4), ("factor", 0.1)))
-
-
-def test_none_means_no_decay() -> None:
-    assert lr_decay_from_table("key", {"name": "none"}) is None
-
-
-def test_a_mistake_is_one_line() -> None:
-    line = error_line(lr_decay_from_table, "key", {"name": "step", "every": 2.5})
-    assert line.startswith("key.every = 2.5: ")
-
-
-TABLES: dict[str, dict[str, Any]] = {
-    "top_k": {"share": 0.25},
-    "random_k": {"share": 0.5, "scaled": False},
-    "qsgd": {"bits": 4},
-    "sign": {},
-}
-
-
-def test_no_compressor_is_forgotten_above() -> None:
-    assert set(TABLES) == set(COMPRESSORS)
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_a_table_is_a_compressor_with_its_parameters(name: str) -> None:
-    compression = compression_from_table("key", {"name": name, **TABLES[name]})
-    assert compression == Compression(name, tuple(TABLES[name].items()))
-    assert check_compression("key", compression) == compression
-
-
-def test_defaults_are_written_out() -> None:
-    expected = Compression("random_k", (("share", 1.0), ("scaled", True)))
-    assert compression_from_table("key", {"name": "random_k", "share": 1}) == expected
-
-
-def test_none_means_uncompressed() -> None:
-    assert compression_from_table("key", {"name": "none"}) is check_compression("key", None) is None
+def test_a_table_is_a_decay_or_a_compression_with_its_parameters() -> None:
+    for read, tables, known in (
+        (lr_decay_from_table, DECAYS, LR_DECAYS),
+        (compression_from_table, COMPRESSIONS, COMPRESSORS),
+    ):
+        assert set(tables) == {*known, "none"}
+        for name, (table, expected) in tables.items():
+            assert read("key", {"name": name, **table}) == expected
+    for _, compression in COMPRESSIONS.values():
+        assert check_compression("key", compression) == compression
 
 
 class TestFromPython:

@@ -73,6 +73,16 @@ def copy(tmp_path_factory):
     return folder
 
 
+def test_every_folder_has_its_place_in_the_table():
+    rows = "".join(line for line in PAGE.splitlines() if (line.startswith("| `") and "/` |" in line) or "/`, `" in line)
+    for package in ("src/offbeat", "packages/client"):
+        for path in (ROOT / package).glob("*/__init__.py"):
+            assert f"`{path.parent.name}/`" in rows, path.parent
+    service = next(line for line in PAGE.splitlines() if line.startswith("| `service/`"))
+    for path in (ROOT / "src/offbeat/service").glob("*/__init__.py"):
+        assert f"`{path.parent.name}/`" in service, path.parent
+
+
 def test_the_skeleton_and_then_the_recipe_pass(copy):
     command, shown = re.search(r"^ *\$ (make algorithm [^\n]*)\n(.*?)^ *```", PAGE, re.S | re.M).groups()
     made = run(copy, *command.split())

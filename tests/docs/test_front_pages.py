@@ -10,22 +10,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 INDEX = (ROOT / "docs/index.md").read_text(encoding="utf-8")
 COMPARISON = (ROOT / "docs/comparison.md").read_text(encoding="utf-8")
 MOST_ROWS = 7
-NUMBERS = (
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-)
+NUMBERS = re.split(" ", "zero one two three four five six seven eight nine ten eleven twelve thirteen")
 PACKAGES = {"Flower": "flwr", "NVFlare": "nvflare", "APPFL": "appfl", "pfl-research": "pfl"}
 
 

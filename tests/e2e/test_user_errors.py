@@ -70,7 +70,6 @@ SETTINGS: list[tuple[str, list[str]]] = [
     ("server={}", ["population.lossy needs server.lease_seconds"]),
     ("algorithms={}", ["algorithms: must not be empty"]),
     ("algorithms.fedbuff.server_lr=nan", ["algorithms.fedbuff: server_lr = nan: must be a finite number"]),
-    ("population.holdout=nan", ["population.holdout = nan: must be a finite number"]),
     ("evaluate.every_seconds=1e-320", ["evaluate.every_seconds = ", "10,000,000 evaluations", "longer interval"]),
     ("model={ name = 'mlp', hidden = [1000000000000] }", ["not enough memory"]),
     ("model={ name = 'mlp', hidden = [9999999999, 9999999999] }", ["not enough memory"]),

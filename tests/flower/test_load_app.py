@@ -6,7 +6,7 @@ from digits_app.task import make_model
 from offbeat_core.errors import OffbeatError
 from offbeat_core.local_plan import LocalPlan
 
-from offbeat.cli import join
+from offbeat.cli import client as client_commands
 from offbeat.flower.client_app import FlowerClient
 from offbeat.flower.model_arrays import ModelArrays
 
@@ -16,12 +16,12 @@ PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)
 
 def test_the_app_of_the_example_is_loaded_and_trains(examples, monkeypatch):
     monkeypatch.chdir(examples)
-    app = join._load_app(APP, "local-epochs=2", "num-partitions=10", "digits_app.task:make_model")
+    app = client_commands._load_app(APP, "local-epochs=2", "num-partitions=10", "digits_app.task:make_model")
     arrays = ModelArrays(make_model())
     result = app.train(3, arrays.named(arrays.vector), PLAN, 0, None)
     assert result.examples == 180
     assert np.isfinite(result.loss)
-    assert isinstance(join._make_client(None, APP, None, None, None)(3), FlowerClient)
+    assert isinstance(client_commands._make_client(None, APP, None, None, None)(3), FlowerClient)
 
 
 def test_mistakes_are_one_line(examples, monkeypatch):
@@ -32,4 +32,4 @@ def test_mistakes_are_one_line(examples, monkeypatch):
         (APP, None, "digits_app.task:accuracy", "--flower-model .*accuracy"),
     ):
         with pytest.raises(OffbeatError, match=message):
-            join._load_app(path, settings, None, model)
+            client_commands._load_app(path, settings, None, model)

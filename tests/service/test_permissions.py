@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from offbeat_core.errors import OffbeatError
 
-from offbeat.cli import join as cli_join
+from offbeat.cli.client import join as join_command
 from tests.e2e.server_process import Launcher, Server
 from tests.service.conftest import running
 
@@ -66,7 +66,7 @@ def test_a_client_joins_with_the_file_of_a_token(tmp_path):
         def join(*options):
             common = ["--client", tmp_path / "client.py:make_client", "--folder", tmp_path / "client", "--visits", 1]
             arguments = [str(argument) for argument in (server.url, *common, *options)]
-            return CliRunner().invoke(cli_join.join, arguments, catch_exceptions=False).output
+            return CliRunner().invoke(join_command, arguments, catch_exceptions=False).output
 
         token = tmp_path / "server" / "enrolment-token"
         with pytest.raises(OffbeatError, match="not both"):

@@ -1,10 +1,9 @@
-"""Commands on experiments: ``run``, ``compare``, ``report``, ``population``."""
+"""Commands on experiments: ``new``, ``compare``, ``run``, ``report``."""
 
 import math
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,94 +17,96 @@ from offbeat.trackers.libraries import TrackerName
 from offbeat.training.trainers.names import TRAINERS
 
 if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
     from offbeat.config.experiment_file import Experiment
     from offbeat.runs.directory import Run
 
-Command = Callable[..., None]
+
+@click.command(epilog="\b\nExample:\n  offbeat new my-experiment")
+@click.argument("folder", metavar="FOLDER", type=PATH)
+@click.option(
+    "--template",
+    metavar="NAME",
+    default="own",
+    show_default=True,
+    help="own (your model and data), notebook, quickstart, all-algorithms, compression, private, or algorithms (those "
+    "of the pages on algorithms).",
+)
+def new(folder: Path, template: str) -> None:
+    """Write the files of a template into a new FOLDER."""
+    known = _templates()
+    if template not in known:
+        raise OffbeatError(f"--template {template}: {did_you_mean(template, known)}")
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise OffbeatError(f"{folder} is not an empty folder: choose another name")
+    folder.mkdir(parents=True, exist_ok=True)
+    names = sorted(file.name for file in known[template])
+    for file in known[template]:
+        (folder / file.name).write_bytes(file.read_bytes())
+    click.echo(f"{folder}: {', '.join(names)}")
+    experiments = [name for name in names if name.endswith(".toml")]
+    if experiments:
+        click.echo(f"Next: cd {shlex.quote(str(folder))} && offbeat compare {experiments[0]}")
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """Arguments of the commands that run an experiment."""
+_RUN_OPTIONS = (
+    FILE,
+    SET,
+    ALGORITHM,
+    click.option("--output", metavar="FOLDER", type=PATH, help="Folder of the results; runs/NAME by default."),
+    FRESH,
+    JOBS,
+    click.option("--device", metavar="NAME", help="auto, cpu, cuda, cuda:N or mps; short for --set device=NAME."),
+    click.option("--precision", metavar="NAME", help="float32, tf32 or bf16; short for --set precision=NAME."),
+    click.option(
+        "--checkpoint-every",
+        "checkpoint_seconds",
+        metavar="SECONDS",
+        type=click.FloatRange(min=0, min_open=True),
+        default=CHECKPOINT_SECONDS,
+        show_default=True,
+        help="Real seconds between two checkpoints of a run.",
+    ),
+    click.option("--trainer", type=click.Choice(TRAINERS), help="How clients are trained; short for --set trainer=."),
+    click.option(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="Ray cluster for --trainer ray: auto or HOST:PORT; by default $RAY_ADDRESS, else this machine.",
+    ),
+    click.option(
+        "--flower", "app", metavar="MODULE:NAME", help="A Flower ClientApp trains; short for --set flower.app=."
+    ),
+    TRACK,
+    click.option("--tensorboard", is_flag=True, help="Short for --track tensorboard."),
+)
 
-    file: Path
-    changes: Sequence[str]
-    labels: Sequence[str]
-    output: Path | None
-    fresh: bool
-    jobs: int
-    device: str | None
-    precision: str | None
-    checkpoint_seconds: float
-    trainer: str | None
-    app: str | None
-    ray_address: str | None
-    trackers: Sequence[TrackerName]
-    tensorboard: bool
 
-
-def _with_run_options(command: Callable[[RunOptions], None]) -> Command:
-    """Add the options of ``RunOptions`` to a command."""
-
-    def with_options(**options: Any) -> None:
-        command(RunOptions(**options))
-
-    with_options.__name__, with_options.__doc__ = command.__name__, command.__doc__
-    result: Command = with_options
-    for option in (
-        click.option("--tensorboard", is_flag=True, help="Short for --track tensorboard."),
-        TRACK,
-        click.option(
-            "--flower", "app", metavar="MODULE:NAME", help="A Flower ClientApp trains; short for --set flower.app=."
-        ),
-        click.option(
-            "--ray-address",
-            metavar="ADDRESS",
-            help="Ray cluster for --trainer ray: auto or HOST:PORT; by default $RAY_ADDRESS, else this machine.",
-        ),
-        click.option(
-            "--trainer", type=click.Choice(TRAINERS), help="How clients are trained; short for --set trainer=."
-        ),
-        click.option(
-            "--checkpoint-every",
-            "checkpoint_seconds",
-            metavar="SECONDS",
-            type=click.FloatRange(min=0, min_open=True),
-            default=CHECKPOINT_SECONDS,
-            show_default=True,
-            help="Real seconds between two checkpoints of a run.",
-        ),
-        click.option("--precision", metavar="NAME", help="float32, tf32 or bf16; short for --set precision=NAME."),
-        click.option("--device", metavar="NAME", help="auto, cpu, cuda, cuda:N or mps; short for --set device=NAME."),
-        JOBS,
-        FRESH,
-        click.option("--output", metavar="FOLDER", type=PATH, help="Folder of the results; runs/NAME by default."),
-        ALGORITHM,
-        SET,
-        FILE,
-    ):
-        result = option(result)
-    return result
+def _with_run_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of ``_run`` to a command."""
+    for option in reversed(_RUN_OPTIONS):
+        command = option(command)
+    return command
 
 
 @click.command(
     epilog="\b\nExample:\n  offbeat compare experiments/quickstart.toml --set local.lr=0.1 --set 'seeds=[1, 2]'"
 )
 @_with_run_options
-def compare(options: RunOptions) -> None:
+def compare(**options: Any) -> None:
     """Run the algorithms of the experiment FILE and compare them."""
-    experiment, folder, runs = _run(options)
+    experiment, folder, runs = _run(**options)
     _show(runs, folder, experiment.name)
 
 
 @click.command(epilog="\b\nExample:\n  offbeat run experiments/quickstart.toml --algorithm fedbuff --jobs 2")
 @_with_run_options
-def run(options: RunOptions) -> None:
+def run(**options: Any) -> None:
     """Run the algorithms of the experiment FILE.
 
     Prints the folders of the results, without a report.
     """
-    _, _, runs = _run(options)
+    _, _, runs = _run(**options)
     for finished in runs:
         click.echo(finished.path)
 
@@ -138,29 +139,29 @@ def report(
     if markdown:
         click.echo(f"Markdown: {export.write_markdown(rows, folder / 'summary.md')}")
     if tensorboard:
-        _write_tensorboard(runs, folder)
+        from offbeat.trackers.libraries import write_tensorboard
+
+        write_tensorboard(runs, folder / "tensorboard")
+        _name_tensorboard(folder)
 
 
-@click.command(epilog="\b\nExample:\n  offbeat population experiments/quickstart.toml --set population.clients=500")
-@FILE
-@SET
-@click.option("--output", metavar="FOLDER", type=PATH, help="Folder of the drawing; runs/NAME by default.")
-def population(file: Path, changes: Sequence[str], output: Path | None) -> None:
-    """Draw the clients of FILE: availability, speeds and labels."""
-    from offbeat.cli.terminal import console
-    from offbeat.config import experiment_file
-    from offbeat.report.population_plots import write_population
-    from offbeat.report.population_statistics import population_statistics
-    from offbeat.report.population_table import population_table
-    from offbeat.runs.run_all import load_data
-
-    experiment = experiment_file.load(file, changes)
-    statistics = population_statistics(experiment, load_data(experiment, click.echo))
-    console().print(population_table(statistics))
-    click.echo(f"Drawing: {write_population(statistics, output or Path('runs') / experiment.name)}")
-
-
-def _run(options: RunOptions) -> "tuple[Experiment, Path, list[Run]]":
+def _run(
+    *,
+    file: Path,
+    changes: Sequence[str],
+    labels: Sequence[str],
+    output: Path | None,
+    fresh: bool,
+    jobs: int,
+    device: str | None,
+    precision: str | None,
+    checkpoint_seconds: float,
+    trainer: str | None,
+    ray_address: str | None,
+    app: str | None,
+    trackers: Sequence[TrackerName],
+    tensorboard: bool,
+) -> "tuple[Experiment, Path, list[Run]]":
     from offbeat.cli.terminal import console
     from offbeat.config import experiment_file
     from offbeat.config.experiment_sections import metric_name
@@ -168,31 +169,30 @@ def _run(options: RunOptions) -> "tuple[Experiment, Path, list[Run]]":
     from offbeat.runs.progress import Progress
     from offbeat.runs.run_all import run_all
 
-    if not math.isfinite(options.checkpoint_seconds):
-        raise OffbeatError(f"--checkpoint-every {options.checkpoint_seconds}: must be a finite number of seconds")
+    if not math.isfinite(checkpoint_seconds):
+        raise OffbeatError(f"--checkpoint-every {checkpoint_seconds}: must be a finite number of seconds")
     # An import path in an option is relative to the current folder, as in offbeat join.
-    app = None if options.app is None else canonical(options.app, Path.cwd())
-    named = {"flower.app": app, "trainer": options.trainer, "device": options.device, "precision": options.precision}
-    changes = [*options.changes, *(f"{key}={value}" for key, value in named.items() if value is not None)]
-    experiment = experiment_file.load(options.file, changes)
-    if options.ray_address is not None and experiment.trainer != "ray":
-        raise OffbeatError(
-            f"--ray-address {options.ray_address}: the trainer is {experiment.trainer!r}: add --trainer ray"
-        )
-    folder = options.output or Path("runs") / experiment.name
-    labels = select_labels(experiment, options.labels)
+    app = None if app is None else canonical(app, Path.cwd())
+    named = {"flower.app": app, "trainer": trainer, "device": device, "precision": precision}
+    named_changes = [f"{key}={value}" for key, value in named.items() if value is not None]
+    experiment = experiment_file.load(file, [*changes, *named_changes])
+    if ray_address is not None and experiment.trainer != "ray":
+        raise OffbeatError(f"--ray-address {ray_address}: the trainer is {experiment.trainer!r}: add --trainer ray")
+    folder = output or Path("runs") / experiment.name
     metric = metric_name(experiment.metrics[0]) if experiment.metrics else None
-    trackers: list[TrackerName] = [*options.trackers, *(["tensorboard"] if options.tensorboard else [])]
+    if tensorboard:
+        trackers = [*trackers, "tensorboard"]
+    chosen = select_labels(experiment, labels)
     with tracked(folder, trackers):
         runs = run_all(
             experiment,
-            labels,
+            chosen,
             folder,
             Progress(console(), experiment.stop, metric),
-            fresh=options.fresh,
-            jobs=options.jobs,
-            checkpoint_seconds=options.checkpoint_seconds,
-            ray_address=options.ray_address,
+            fresh=fresh,
+            jobs=jobs,
+            checkpoint_seconds=checkpoint_seconds,
+            ray_address=ray_address,
         )
     if "tensorboard" in trackers:
         _name_tensorboard(folder)
@@ -222,12 +222,18 @@ def _show(runs: Sequence["Run"], folder: Path, title: str, target: float | None 
     click.echo(f"Report: {write_report(runs, folder, title, command, target)}")
 
 
-def _write_tensorboard(runs: Sequence["Run"], folder: Path) -> None:
-    from offbeat.trackers.libraries import write_tensorboard
-
-    write_tensorboard(runs, folder / "tensorboard")
-    _name_tensorboard(folder)
-
-
 def _name_tensorboard(folder: Path) -> None:
     click.echo(f"TensorBoard: tensorboard --logdir {shlex.quote(str(folder / 'tensorboard'))}")
+
+
+def _templates() -> "dict[str, list[Traversable]]":
+    """Return the files of each template by its name."""
+    from importlib.resources import files
+
+    root = files("offbeat") / "templates"
+    experiments = root / "experiments"
+    folders = {"own": root / "own", "notebook": root / "notebook", "algorithms": experiments / "algorithms"}
+    return {
+        **{name: [file for file in folder.iterdir() if file.is_file()] for name, folder in folders.items()},
+        **{file.name.removesuffix(".toml"): [file] for file in experiments.iterdir() if file.name.endswith(".toml")},
+    }

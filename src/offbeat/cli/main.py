@@ -6,13 +6,12 @@ import click
 from offbeat_core.command_line import run_program, stop
 from offbeat_private.helper.commands import helper
 
-from offbeat.cli import experiments, listings, serve
-from offbeat.cli.client import client
+from offbeat.cli.client import client, join
 from offbeat.cli.command_groups import OpenGroup
-from offbeat.cli.devices import devices
-from offbeat.cli.join import join
-from offbeat.cli.new import new
+from offbeat.cli.experiments import compare, new, report, run
+from offbeat.cli.parts import algorithms, data, devices, population
 from offbeat.cli.privacy import privacy
+from offbeat.cli.serve import demo, serve
 from offbeat.cli.server.server import server
 from offbeat.cli.sweep import sweep
 from offbeat.cli.tracking import track
@@ -27,9 +26,9 @@ def app() -> None:
 
 
 assert isinstance(app, OpenGroup)
-app.add_section("Experiments", [new, experiments.compare, experiments.run, sweep, experiments.report, track])
-app.add_section("An experiment's parts", [listings.algorithms, listings.data, devices, experiments.population, privacy])
-app.add_section("Federations", [serve.demo, serve.serve, join, server, client, helper])
+app.add_section("Experiments", [new, compare, run, sweep, report, track])
+app.add_section("An experiment's parts", [algorithms, data, devices, population, privacy])
+app.add_section("Federations", [demo, serve, join, server, client, helper])
 
 
 def main(command: click.Command = app, name: str = "offbeat") -> None:
@@ -37,8 +36,7 @@ def main(command: click.Command = app, name: str = "offbeat") -> None:
     try:
         run_program(command, name)
     except InterruptedRunError as error:
-        flag = next((flag for flag in ("--fresh", "--replace") if flag in sys.argv), None)
-        how = f" without {flag}" if flag else ""
+        how = " without --fresh" if "--fresh" in sys.argv else ""
         stop(name, f"{error}: the same command{how} resumes", code=128 + error.signal)
     except Exception as error:
         if not is_out_of_memory(error):

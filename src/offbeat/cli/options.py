@@ -21,9 +21,5 @@ JOBS = click.option(
     help="Runs at once, each in a process of its own.",
 )
 FRESH = click.option(
-    "--fresh",
-    "--replace",
-    "fresh",
-    is_flag=True,
-    help="Start anew. Otherwise finished runs are kept, and unfinished ones resumed.",
+    "--fresh", is_flag=True, help="Start anew. Otherwise finished runs are kept, and unfinished ones resumed."
 )

@@ -14,7 +14,6 @@ from pydantic import AfterValidator, Field, ValidationError, field_validator, mo
 from offbeat.algorithms import Algorithm
 from offbeat.algorithms.components import LocalPlan
 from offbeat.config.algorithm_table import build_algorithm, hyper_parameters_of
-from offbeat.config.client_evaluation import check_client_evaluation
 from offbeat.config.experiment_sections import (
     ALTERNATIVES,
     AlgorithmTable,
@@ -27,7 +26,7 @@ from offbeat.config.experiment_sections import (
 )
 from offbeat.config.given_objects import Given
 from offbeat.config.local_section import LocalSection
-from offbeat.config.metric_stop import early_stop
+from offbeat.config.measured_metrics import check_client_evaluation, early_stop
 from offbeat.config.model_sections import ModelSection
 from offbeat.config.population_sections import IntervalsSection, PopulationSection
 from offbeat.config.privacy_section import PrivacySection

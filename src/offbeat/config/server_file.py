@@ -11,7 +11,6 @@ from pydantic import model_validator
 
 from offbeat.algorithms import Algorithm
 from offbeat.config.algorithm_table import build_algorithm, hyper_parameters_of
-from offbeat.config.client_evaluation import check_not_private, lower_is_better
 from offbeat.config.experiment_file import metrics_of
 from offbeat.config.experiment_sections import (
     ALTERNATIVES,
@@ -23,7 +22,7 @@ from offbeat.config.experiment_sections import (
     metric_name,
 )
 from offbeat.config.local_section import LocalSection
-from offbeat.config.metric_stop import server_early_stop
+from offbeat.config.measured_metrics import check_not_private, lower_is_better, server_early_stop
 from offbeat.config.model_sections import ModelSection
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.config.set_option import read_changed

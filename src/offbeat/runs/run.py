@@ -12,9 +12,9 @@ import torch
 from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms.components import WrongStepError
-from offbeat.config.client_evaluation import client_columns
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import PRIVACY_COLUMNS, metric_name
+from offbeat.config.measured_metrics import client_columns
 from offbeat.coordinator.algorithm_checks import FaultError, check_restart
 from offbeat.data.dataset import Dataset
 from offbeat.memory import rare_garbage_collection

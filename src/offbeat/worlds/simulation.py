@@ -10,10 +10,9 @@ from offbeat_core.errors import OffbeatError
 from torch import Tensor
 
 from offbeat.algorithms import Algorithm, LocalPlan
-from offbeat.config.client_evaluation import lower_is_better
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.given_objects import Given
-from offbeat.config.metric_stop import early_stop
+from offbeat.config.measured_metrics import early_stop, lower_is_better
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.participation_limits import Participation
 from offbeat.data.dataset import Dataset

@@ -1,5 +1,6 @@
 """Group ``server``: progress, control and copies of a server."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,6 @@ from typing import Any
 import click
 
 from offbeat.cli.options import PATH
-from offbeat.cli.server.audit import audit
 from offbeat.cli.server.clients import clients
 from offbeat.cli.server.tokens import tokens
 
@@ -25,7 +25,6 @@ def server() -> None:
 
 server.add_command(clients)
 server.add_command(tokens)
-server.add_command(audit)
 
 
 @server.command(epilog="\b\nExample:\n  offbeat server status runs/service")
@@ -154,3 +153,45 @@ def backup(folder: Path, target: Path) -> None:
     from offbeat.service.store.backup import back_up
 
     click.echo(f"{target}: up to record {back_up(folder, target)} of the log")
+
+
+@server.group()
+def audit() -> None:
+    """Check or print the audit log of a server or a backup."""
+
+
+@audit.command(epilog="\b\nExample:\n  offbeat server audit verify runs/service --heads client/audit-heads")
+@_FOLDER
+@click.option("--head", "texts", metavar="H", multiple=True, help="A head that the server gave out; repeatable.")
+@click.option("--heads", "files", metavar="FILE", type=PATH, multiple=True, help="audit-heads of a client's folder.")
+def verify(folder: Path, texts: tuple[str, ...], files: tuple[Path, ...]) -> None:
+    """Check that no entry of the log was changed or removed.
+
+    Only a head shows that the last entries were removed, or that the whole log was written anew.
+    """
+    from offbeat.service.audit import verification
+    from offbeat.service.audit.log_head import LogHead
+
+    heads = [LogHead.parse(text) for text in texts]
+    for file in files:
+        heads += verification.read_heads(file)
+    head = verification.verify(folder, heads)
+    known = f"agrees with {len(heads)} head{'' if len(heads) == 1 else 's'}" if heads else "not compared with a head"
+    click.echo(f"{head.number} entries, {known}")
+    click.echo(f"head: {head}")
+
+
+@audit.command(epilog="\b\nExample:\n  offbeat server audit show runs/service")
+@_FOLDER
+@click.option("--json", "as_json", is_flag=True, help="Print each entry as a line of JSON.")
+def show(folder: Path, as_json: bool) -> None:
+    """Print the audit log in FOLDER, which this does not check."""
+    from offbeat.service.audit.verification import entries
+
+    for entry in entries(folder):
+        if as_json:
+            click.echo(json.dumps(entry))
+            continue
+        number, at, kind = (entry.pop(key, "?") for key in ("number", "at", "kind"))
+        facts = (f"{key}={json.dumps(value)}" for key, value in entry.items())
+        click.echo("  ".join([f"{number}", f"{at}", f"{kind}", *facts]))

@@ -1,4 +1,4 @@
-"""Command that lists the devices, and what an experiment would take."""
+"""Commands on an experiment's parts: its algorithms, data, devices and clients."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,12 +7,87 @@ from typing import TYPE_CHECKING
 import click
 from offbeat_core.errors import OffbeatError
 
-from offbeat.cli.options import PATH, SET
+from offbeat.cli.options import FILE, PATH, SET
 
 if TYPE_CHECKING:
     from offbeat.algorithms import Algorithm, LocalPlan
     from offbeat.config.experiment_file import Experiment
     from offbeat.training.workload import Workload
+
+
+@click.command(epilog="\b\nExample:\n  offbeat algorithms")
+def algorithms() -> None:
+    """List the algorithms, with their hyper-parameters and defaults."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from offbeat.algorithms import ALGORITHMS
+    from offbeat.cli.terminal import console
+    from offbeat.config.algorithm_table import as_inline_toml, default_hyper_parameters, hyper_parameters_of
+
+    table = Table("Algorithm", "Description", "Hyper-parameters", box=box.SIMPLE)
+    for name, kind in ALGORITHMS.items():
+        values = hyper_parameters_of(kind())
+        listed = [
+            f"{key} = {as_inline_toml(values[key])}" if key in values else f"{key}: none"
+            for key in default_hyper_parameters(kind)
+        ]
+        table.add_row(name, (kind.__doc__ or "").partition("\n")[0], Text("\n".join(listed)))
+    console().print(table)
+
+
+@click.group()
+def data() -> None:
+    """List the built-in data sets, or fetch one."""
+
+
+@data.command("list", epilog="\b\nExample:\n  offbeat data list")
+def list_data() -> None:
+    """List the built-in data sets and their places on this machine."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from offbeat.cli.terminal import console
+    from offbeat.data.catalogue import list_datasets
+
+    table = Table("Name", "Contents", "Train", "Test", "Place", box=box.SIMPLE)
+    for entry in list_datasets():
+        train, test = ("" if n is None else f"{n:,}" for n in (entry.train_examples, entry.test_examples))
+        table.add_row(entry.name, entry.description, train, test, Text(entry.where, overflow="fold"))
+    console().print(table)
+
+
+@data.command("get", epilog="\b\nExample:\n  offbeat data get mnist")
+@click.argument("name", metavar="NAME")
+def get_data(name: str) -> None:
+    """Download the data set NAME if it is missing.
+
+    Prints its place.
+    """
+    from offbeat.data.catalogue import get_dataset
+
+    click.echo(get_dataset(name).where)
+
+
+@click.command(epilog="\b\nExample:\n  offbeat population experiments/quickstart.toml --set population.clients=500")
+@FILE
+@SET
+@click.option("--output", metavar="FOLDER", type=PATH, help="Folder of the drawing; runs/NAME by default.")
+def population(file: Path, changes: Sequence[str], output: Path | None) -> None:
+    """Draw the clients of FILE: availability, speeds and labels."""
+    from offbeat.cli.terminal import console
+    from offbeat.config import experiment_file
+    from offbeat.report.population_plots import write_population
+    from offbeat.report.population_statistics import population_statistics
+    from offbeat.report.population_table import population_table
+    from offbeat.runs.run_all import load_data
+
+    experiment = experiment_file.load(file, changes)
+    statistics = population_statistics(experiment, load_data(experiment, click.echo))
+    console().print(population_table(statistics))
+    click.echo(f"Drawing: {write_population(statistics, output or Path('runs') / experiment.name)}")
 
 
 @click.command(epilog="\b\nExample:\n  offbeat devices experiments/quickstart.toml")

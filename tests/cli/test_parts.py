@@ -1,0 +1,159 @@
+"""Commands on an experiment's parts."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.cells import cell_len
+from rich.console import Console
+
+from offbeat.algorithms import ALGORITHMS
+from offbeat.cli import terminal
+from offbeat.config.algorithm_table import default_hyper_parameters
+from offbeat.data.catalogue import DATASETS
+from offbeat.data.dataset import MissingDataError
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+class TestData:
+    def test_list(self, offbeat: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setattr(terminal, "console", lambda: Console(width=200))
+        monkeypatch.setenv("OFFBEAT_DATA", str(tmp_path))
+        monkeypatch.setenv("OFFBEAT_CACHE", str(tmp_path))
+        code, out, err = offbeat("data", "list")
+        assert (code, err) == (0, "")
+        for name in DATASETS:
+            assert f" {name} " in out
+        assert "60,000" in out
+        assert "comes with scikit-learn" in out
+
+    def test_get(self, offbeat: Command) -> None:
+        assert offbeat("data", "get", "digits") == (0, "comes with scikit-learn\n", "")
+
+
+class TestAlgorithms:
+    def test_a_wide_terminal_has_a_line_for_each_hyper_parameter(
+        self, offbeat: Command, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(terminal, "console", lambda: Console(width=160))
+        code, out, err = offbeat("algorithms")
+        assert (code, err) == (0, "")
+        lines = out.splitlines()
+        assert max(map(cell_len, lines)) <= 160
+        last_column = [line[lines[1].index("Hyper-parameters") :].rstrip() for line in lines]
+        for key in (
+            'pattern = { name = "round_robin", k = 2, every = 1 }', "step_sizes: none", "steps = [1, 50]",
+            "compression = [0.01, 1.0]", 'staleness = { name = "polynomial", a = 0.5 }',
+        ):  # fmt: skip
+            assert key in last_column
+
+    def test_a_narrow_terminal_does_not_cut_words(self, offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(terminal, "console", lambda: Console(width=80))
+        out = offbeat("algorithms")[1]
+        assert max(map(cell_len, out.splitlines())) <= 80
+        words = out.split()
+        for name, kind in ALGORITHMS.items():
+            described = (kind.__doc__ or "").partition("\n")[0]
+            keys = default_hyper_parameters(kind)
+            assert {name, *described.split()} <= set(words)
+            assert all(key in words or f"{key}:" in words for key in keys)
+        assert "…" not in out
+
+
+class TestPopulation:
+    def test_draws_and_prints_the_path(self, folder: Path, offbeat: Command) -> None:
+        code, out, err = offbeat("population", "tiny.toml", "--set", "population.clients=17", "--output", "drawn")
+        assert (code, err) == (0, "")
+        assert "17" in out
+        (drawing,) = (folder / "drawn").iterdir()
+        assert f"Drawing: drawn/{drawing.name}" in out
+
+    def test_goes_on_with_the_fallback(self, folder: Path, offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail() -> None:
+            raise MissingDataError("it is nowhere")
+
+        monkeypatch.setitem(DATASETS, "mnist", fail)
+        changes = ("--set", "data.name=mnist", "--set", "data.fallback=digits")
+        code, out, err = offbeat("population", "tiny.toml", *changes)
+        assert (code, err) == (0, "")
+        assert out.startswith("it is nowhere; going on with digits instead\n")
+        assert list((folder / "runs" / "tiny").iterdir())
+
+
+EXPERIMENT = """
+[data]
+name = "digits"
+[model]
+name = "mlp"
+[local]
+steps = 2
+batch_size = 4
+lr = 0.1
+[population]
+clients = 4
+[stop]
+versions = 1
+[evaluate]
+every_versions = 1
+[algorithms.fedavg]
+cohort = 2
+[algorithms.fedasync]
+"""
+
+
+class TestDevices:
+    @pytest.fixture
+    def lines(self, offbeat: Command, tmp_path: Path) -> Callable[..., list[str]]:
+        """Return a function that describes an experiment on the CPU, and returns the lines."""
+        file = tmp_path / "some.toml"
+        file.write_text(EXPERIMENT, encoding="utf-8")
+
+        def describe(*options: str) -> list[str]:
+            code, out, err = offbeat("devices", str(file), "--set", "device=cpu", *options)
+            assert (code, err) == (0, "")
+            return out.splitlines()
+
+        return describe
+
+    def test_of_the_machine(self, offbeat: Command) -> None:
+        code, out, err = offbeat("devices")
+        assert (code, err) == (0, "")
+        assert out.startswith("cpu: ")
+        automatic = "cuda: there is a CUDA GPU" if torch.cuda.is_available() else "cpu: there is no CUDA GPU"
+        assert f'device = "auto" takes {automatic}' in out
+
+    @pytest.mark.parametrize(
+        ("change", "trainer"),
+        [
+            ("model.name=mlp", "vmap: small linear layers"),
+            ("model.name=resnet18", "loop: on a CPU only"),
+            ("trainer=loop", "loop: the experiment says so"),
+        ],
+    )
+    def test_that_an_experiment_takes(self, lines: Callable[..., list[str]], change: str, trainer: str) -> None:
+        for line, label in zip(lines("--set", change)[-2:], ("fedavg", "fedasync"), strict=True):
+            assert line.startswith(f"{label}: device cpu, trainer {trainer}")
+
+    @pytest.mark.parametrize(
+        ("measured", "shown"),
+        [
+            (
+                [("loop", 10.0), ("vmap", 1234.56), ("unfold", "it has no convolutions")],
+                ["loop: 10.0 visits per second", "vmap: 1,234.6 visits per second", "unfold: it has no convolutions",
+                 'trainer = "vmap"'],
+            ),
+            ([("loop", "it failed")], ["loop: it failed"]),
+        ],
+    )  # fmt: skip
+    def test_tuning_prints_the_key_of_the_fastest_trainer(
+        self, lines: Callable[..., list[str]], measured: Any, shown: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("offbeat.training.trainers.choice.measure_trainers", lambda *_: iter(measured))
+        assert lines("--tune")[-len(shown) :] == shown
+
+    def test_tuning_needs_an_experiment(self, offbeat: Command) -> None:
+        code, _, err = offbeat("devices", "--tune")
+        assert (code, err) == (2, "offbeat: --tune measures an experiment: name its FILE\n")
