@@ -3,15 +3,13 @@
 import os
 from pathlib import Path
 
+from offbeat.cli.demo.processes import FILE_VARIABLE
 from offbeat.config.server_file import load
 from offbeat.model_inputs import map_inputs
 from offbeat.population import partition
 from offbeat.service.client import LocalSGD
 from offbeat.training.objectives import LOSSES
 from offbeat.worlds.workload import build_dataset, build_model
-
-FILE_VARIABLE = "OFFBEAT_DEMO_FILE"
-"""The environment variable that names the server's file to clients."""
 
 _ALPHA = 1.0  # of the Dirichlet partition: clearly uneven classes
 

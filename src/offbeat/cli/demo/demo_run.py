@@ -12,8 +12,7 @@ import tomli_w
 from filelock import FileLock, Timeout
 from offbeat_core.errors import OffbeatError
 
-from offbeat.cli.demo import client
-from offbeat.cli.demo.processes import Processes
+from offbeat.cli.demo.processes import FILE_VARIABLE, Processes
 from offbeat.data import load_dataset
 from offbeat.data.dataset import Dataset, MissingDataError
 from offbeat.runs.interruption import InterruptedRunError, Interruption
@@ -88,7 +87,7 @@ class DemoRun:
         """Start the clients, and wait until they have enrolled."""
         server = self._folder / "server"
         trust = ["--token-file", str(server / "enrolment-token"), "--ca", str(server / "tls" / "ca.pem")]
-        make = ["--client", f"{client.__name__}:make_client"]
+        make = ["--client", "offbeat.cli.demo.client:make_client"]
         homes = self.homes()
         for name, home in homes.items():
             self.start(name, "join", self._url(), *make, *trust, "--folder", str(home), "--name", name, *options)
@@ -166,7 +165,7 @@ def demo_run(say: Say, folder: Path, clients: int, versions: int) -> Generator[D
     """
     began = time.monotonic()
     # With one thread each, the processes do not slow each other down.
-    environment = {client.FILE_VARIABLE: str(server_file(folder).resolve()), "OMP_NUM_THREADS": "1"}
+    environment = {FILE_VARIABLE: str(server_file(folder).resolve()), "OMP_NUM_THREADS": "1"}
     try:
         with (
             empty_folder(folder),

@@ -13,6 +13,9 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.runs.interruption import Interruption
 
+FILE_VARIABLE = "OFFBEAT_DEMO_FILE"
+"""The environment variable that names the server's file to clients."""
+
 _PATIENCE_SECONDS = 600.0
 _POLL_SECONDS = 0.2
 _STOP_SECONDS = 30.0
