@@ -50,7 +50,7 @@ def small_server_file(example, path, monkeypatch, data, model=None):
 
 
 class Served(NamedTuple):
-    """What is left of a run in the service: the clients, the model at the start and the end, and its download."""
+    """A run in the service: its clients, the model at the start and the end, and its download."""
 
     clients: list[LocalSGD]
     start: Tensor

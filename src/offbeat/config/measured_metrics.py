@@ -1,4 +1,4 @@
-"""The metrics of evaluations: those of clients, their columns, which values are better, the end by one of them."""
+"""The metrics of evaluations: columns, better values, the end of a run by one."""
 
 from collections.abc import Sequence
 
