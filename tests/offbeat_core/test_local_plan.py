@@ -31,13 +31,10 @@ def test_numbers_of_numpy_and_torch_become_pythons(number):
         ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
         ({"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
         ({"lr": -0.1}, "lr must be greater than 0, got -0.1"),
-        ({"lr": (0.1, 0.0)}, "lr must be greater than 0"),
         ({"lr": (0.1,)}, "lr must be one number or a tuple of 2, one a step, got 1"),
         ({"lr": ()}, "one a step, got 0"),
         ({"momentum": 1.0}, r"momentum must be in \[0, 1\), got 1.0"),
-        ({"momentum": -0.1}, "momentum"),
         ({"momentum": False}, r"momentum must be in \[0, 1\), got False"),
-        ({"lr": True}, "lr must be a number, got True"),
         ({"lr": "0.1"}, "lr must be a number, got '0.1'"),
         ({"momentum": math.nan}, "momentum"),
         ({"weight_decay": -1e-4}, "weight_decay must not be negative"),
@@ -62,10 +59,8 @@ def test_values_out_of_range_are_refused(change, message):
     "change",
     [
         {"steps": 1, "batch_size": 1, "lr": 1},
-        {"lr": (0.1, 0.05)},
-        {"momentum": 0.99},
+        {"momentum": 0.99, "weight_decay": 0.0},
         {"weight_decay": 0.0, "mu": 2.0, "clip_norm": 1e-9},
-        {"compression": TOP_K},
         {"compression": Compression("sign"), "error_feedback": True},
         {"optimizer": "adamw", "weight_decay": 0.1, "clip_norm": 1.0, "lr_decay": exponential(1.0)},
     ],
@@ -84,11 +79,10 @@ def test_a_visit_cut_short_takes_its_first_steps_and_keeps_all_else():
     assert LocalPlan(3, 4, (0.3, 0.2, 0.1)).prefix(2) == LocalPlan(2, 4, (0.3, 0.2))
 
 
-@pytest.mark.parametrize("lr", [0.1, (0.3, 0.2)])
-@pytest.mark.parametrize("steps", [-1, 0, 3])
-def test_a_visit_is_not_cut_to_nothing_nor_to_more_than_it_was(lr, steps):
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_visit_is_not_cut_to_nothing_nor_to_more_than_it_was(steps):
     with pytest.raises(ValueError, match=f"steps must be in 1 … 2, got {steps}"):
-        LocalPlan(**{**PLAN, "lr": lr}).prefix(steps)
+        LocalPlan(**PLAN).prefix(steps)
 
 
 class TestDecay:
@@ -102,10 +96,6 @@ class TestDecay:
         assert plan.at(9).lr == (0.8, 0.4)
         assert plan.at(10) == LocalPlan(2, 4, (0.2, 0.1))
 
-    def test_without_a_decay_the_plan_is_the_same_object(self) -> None:
-        plan = LocalPlan(**PLAN)
-        assert plan.at(1000) is plan
-
     def test_a_step_size_is_above_0_at_any_version(self) -> None:
         assert LocalPlan(1, 1, 0.1, lr_decay=exponential(0.5)).at(10**6).lr == 2.0**-126
 
@@ -117,14 +107,14 @@ def ten_steps(**changes: object) -> LocalPlan:
 class TestNormaliser:
     """The normaliser is how far a visit goes, in units of lr, if the gradient is 1 in each step."""
 
-    @pytest.mark.parametrize("steps", [1, 2, 7, 100])
-    @pytest.mark.parametrize("rho", [0.0, 0.1, 0.5, 0.9, 0.99])
+    @pytest.mark.parametrize("steps", [1, 2, 100])
+    @pytest.mark.parametrize("rho", [0.0, 0.5, 0.99])
     def test_momentum_equals_the_closed_form(self, steps: int, rho: float) -> None:
         weight = (steps - rho * (1 - rho**steps) / (1 - rho)) / (1 - rho)
         assert normaliser(ten_steps(steps=steps, momentum=rho)) == pytest.approx(weight, rel=1e-9)
 
-    @pytest.mark.parametrize("steps", [1, 2, 7, 100])
-    @pytest.mark.parametrize("mu", [0.001, 0.1, 1.0, 5.0, 10.0, 15.0])
+    @pytest.mark.parametrize("steps", [1, 2, 100])
+    @pytest.mark.parametrize("mu", [0.001, 1.0, 10.0, 15.0])
     def test_a_proximal_term_equals_the_closed_form(self, steps: int, mu: float) -> None:
         weight = (1 - (1 - 0.1 * mu) ** steps) / (0.1 * mu)
         assert normaliser(ten_steps(steps=steps, lr=0.1, mu=mu)) == pytest.approx(weight, rel=1e-9)
@@ -159,8 +149,8 @@ class TestNormaliser:
 def test_a_plan_of_many_steps_takes_no_memory():
     tracemalloc.start()
     try:
-        assert normaliser(LocalPlan(10**5, 1, 0.1)) == pytest.approx(10**5)
-        assert tracemalloc.get_traced_memory()[1] < 10**5
+        assert normaliser(LocalPlan(10**4, 1, 0.1)) == pytest.approx(10**4)
+        assert tracemalloc.get_traced_memory()[1] < 2 * 10**4
     finally:
         tracemalloc.stop()
 
@@ -171,7 +161,6 @@ def test_a_plan_of_many_steps_takes_no_memory():
         (False, 5, 11, [4, 4, 4, 4, 4]),
         (True, 5, 11, [4, 4, 3, 4, 4]),
         (True, 2, 11, [4, 4]),
-        (True, 6, 11, [4, 4, 3, 4, 4, 3]),
         (True, 3, 8, [4, 4, 4]),
         (True, 2, 3, [3, 3]),
         (False, 2, 3, [3, 3]),
@@ -197,13 +186,9 @@ def test_the_plan_of_a_client_follows_from_its_examples():
     [
         (1, 10, 5, 2),
         (1, 11, 5, 3),  # 5 + 5 + 1
-        (2, 11, 5, 6),
         (2, 3, 5, 2),  # all examples at once
-        (1, 1, 1, 1),
-        (0.5, 20, 5, 2),
         (0.5, 11, 5, 2),  # 1.5 minibatches
         (1.5, 11, 5, 5),  # 4.5
-        (0.4, 11, 5, 1),  # 1.2
         (0.01, 11, 5, 1),  # never none
         (0.07, 500, 5, 7),  # 0.07 · 100 is 7.000000000000001
         (1_000_000, 5, 5, 1_000_000),
@@ -213,10 +198,9 @@ def test_steps_of_epochs_by_hand(epochs, examples, batch_size, steps):
     assert Epochs(epochs)(examples, batch_size) == steps
 
 
-def test_too_many_epochs_are_refused():
+def test_epochs_out_of_range_are_refused():
     line = r"^local\.epochs = 2 is 2,000,000 steps for 2,000,000 examples: at most 1,000,000 are possible$"
     with pytest.raises(ValueError, match=line):
         Epochs(2)(2_000_000, 2)
-    for epochs in (0, -1, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match=r"^epochs must be "):
-            Epochs(epochs)
+    with pytest.raises(ValueError, match=r"^epochs must be greater than 0"):
+        Epochs(0)

@@ -49,14 +49,10 @@ def test_a_visit_has_all_values(urgent):
     assert visit.urgent.is_set() is urgent
 
 
-def test_a_visit_without_corrections_and_losses():
-    for values in ({}, {"corrects_gradients": True}, {"needs_loss": True}):
-        visit = read_visit(**values)
-        assert visit.corrects_gradients == values.get("corrects_gradients", False)
-        assert visit.needs_loss == values.get("needs_loss", False)
-
-
-def test_a_visit_without_shares():
+@pytest.mark.parametrize("name", ["corrects_gradients", "needs_loss"])
+def test_a_visit_without_corrections_losses_and_shares(name):
+    assert getattr(read_visit(**{name: True}), name)
+    assert not getattr(read_visit(), name)
     assert read(VISIT, VisitMessage).privacy is None
     assert read({"wanted": True, "offset": 0, "receipt": None}, UploadState).share is None
 
@@ -84,11 +80,11 @@ def test_the_facts_of_a_share_survive_the_wire():
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        *((path, value) for path in ("version", "head.number") for value in (-1, 2**63, 1.5, True, None)),
-        *(("scale", value) for value in (-0.5, "1", None, 1e39)),
+        *((path, value) for path in ("version", "head.number") for value in (-1, 2**63, 1.5, True)),
+        *(("scale", value) for value in (-0.5, "1", 1e39)),
         *(("epoch.number", value) for value in (-1, 2**32)),
         *(("epoch.public_key", value) for value in ("0a" * 31, "0a" * 33, "0A" * 32, "0a" * 32 + "\n", 7)),
-        *((path, value) for path in ("epoch.signature", "head.signature") for value in ("0a" * 32, "zz" * 64)),
+        *((path, "0a" * 32) for path in ("epoch.signature", "head.signature")),
         ("head.digest", ""),
         ("epoch", None),
         ("head", {}),
@@ -98,12 +94,6 @@ def test_malformed_facts_of_a_share_are_refused(path, value):
     outer, _, inner = path.partition(".")
     with pytest.raises(OffbeatError, match=rf"is not understood \(share.{path}"):
         read_share(SHARE | {outer: SHARE[outer] | {inner: value} if inner else value})
-
-
-@pytest.mark.parametrize("privacy", [{}, {"terms": "0e"}, {"terms": None}, 1])
-def test_a_malformed_privacy_of_a_visit_is_refused(privacy):
-    with pytest.raises(OffbeatError, match=r"is not understood \(privacy"):
-        read({**VISIT, "privacy": privacy}, VisitMessage)
 
 
 @pytest.mark.parametrize(
@@ -125,19 +115,16 @@ def test_a_plan_survives_the_wire(plan):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"plan": {}},
         {"plan": None},
+        {"privacy": {}},
+        {"privacy": {"terms": "0e"}},
         {"plan": {**VISIT["plan"], "unheard_of": 1}},
-        {"plan": {**VISIT["plan"], "optimizer": "unheard_of"}},
         {"plan": {**VISIT["plan"], "optimizer": "adamw", "momentum": 0.5}},
         {"plan": {**VISIT["plan"], "compression": {"name": "unheard_of", "parameters": {}}}},
         {"plan": {**VISIT["plan"], "compression": {"name": "top_k", "parameters": {"unheard_of": 1}}}},
         {"plan": {**VISIT["plan"], "lr": -1}},
-        {"payload": "unheard of"},
         {"payload": "params", "plan": {**VISIT["plan"], "compression": TOP_K}},
         {"number": None},
-        {"version": "x"},
-        {"model_sha256": None},
         {"model_sha256": "../" * 21 + "x"},
     ],
 )

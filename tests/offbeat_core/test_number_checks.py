@@ -18,11 +18,6 @@ from offbeat_core.number_checks import (
 )
 
 
-def test_a_message_is_one_line():
-    with pytest.raises(ValueError, match=r"lr must be a number, got tensor\(\[\[1., 0.\], \[0., 1.\]\]\)$"):
-        check_positive("lr", torch.eye(2))
-
-
 def test_the_limits_are_those_of_32_bits():
     assert np.iinfo(np.int32).max == LARGEST_COUNT
     assert float(np.finfo(np.float32).max) == LARGEST_FLOAT32
@@ -45,7 +40,7 @@ def test_numbers_of_other_libraries_become_pythons(value):
 @pytest.mark.parametrize(
     "value",
     [
-        *[True, np.True_, torch.tensor(True), "3", None, [3], np.arange(3), torch.zeros(2), {}, pd.NA, pd.NaT, 3j],
+        *[True, np.True_, torch.tensor(True), "3", None, [3], np.arange(3), torch.eye(2), {}, pd.NA, pd.NaT, 3j],
         *[np.ma.masked, np.ma.masked_array([3], [True]), np.timedelta64(3, "ns"), np.array("2024-01-01", "M8[ns]")],
     ],
 )
@@ -58,37 +53,31 @@ def test_all_else_is_not_a_number_and_shown_as_it_was_given(value):
         check_count("cohort", value)
 
 
-@pytest.mark.parametrize("value", [1, LARGEST_COUNT])
-def test_a_count_passes(value):
-    assert check_count("cohort", value) == value
+AT_LEAST_1 = "cohort must be a whole number of at least 1, got {}"
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.0, math.nan])
-def test_other_values_are_not_counts(value):
-    with pytest.raises(ValueError, match=f"cohort must be a whole number of at least 1, got {value}"):
-        check_count("cohort", value)
-
-
-def test_a_count_beyond_32_bits_is_refused():
-    with pytest.raises(ValueError, match=f"cohort must be at most {LARGEST_COUNT}, got {LARGEST_COUNT + 1}"):
-        check_count("cohort", LARGEST_COUNT + 1)
+@pytest.mark.parametrize(
+    ("check", "accepted", "refused", "message"),
+    [
+        (check_count, [1, LARGEST_COUNT], [0, 1.0, math.nan], AT_LEAST_1),
+        (check_count, [], [LARGEST_COUNT + 1], f"cohort must be at most {LARGEST_COUNT}, got {{}}"),
+        (check_positive, [1e-45, LARGEST_FLOAT32], [0.0], "cohort must be greater than 0, got {}"),
+        (check_not_negative, [0.0, LARGEST_FLOAT32], [-1.0], "cohort must not be negative, got {}"),
+    ],
+)
+def test_borders(check, accepted, refused, message):
+    for value in accepted:
+        assert check("cohort", value) == value
+    for value in refused:
+        with pytest.raises(ValueError, match=message.format(value)):
+            check("cohort", value)
 
 
 @pytest.mark.parametrize("check", [check_positive, check_not_negative])
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e39, -1e39])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1e39])
 def test_a_number_is_finite_in_32_bits(check, value):
     with pytest.raises(ValueError, match="lr must be finite in 32 bits, got"):
         check("lr", value)
-
-
-def test_zero_is_not_positive_but_not_negative_either():
-    with pytest.raises(ValueError, match="lr must be greater than 0, got 0"):
-        check_positive("lr", 0.0)
-    with pytest.raises(ValueError, match="lr must not be negative, got -1"):
-        check_not_negative("lr", -1.0)
-    assert check_positive("lr", 1e-45) == 1e-45
-    assert check_not_negative("lr", 0.0) == 0
-    assert check_positive("lr", LARGEST_FLOAT32) == LARGEST_FLOAT32
 
 
 def test_a_value_is_one_short_line() -> None:

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,60 +24,49 @@ def vector(*entries: float) -> NDArray[np.float32]:
     return np.array(entries, np.float32)
 
 
-class TestDelta:
-    def test_compression_drops_entries(self) -> None:
-        for _ in range(2):
-            sent, memory, _ = send("delta", vector(1, -4, 2, 3), None, SMALL, seed=0)
-            assert sent.tolist() == [0, -4, 0, 0]
-            assert memory is None
-
-    def test_error_feedback_sends_a_remembered_entry_once_it_is_the_largest(self) -> None:
-        sent, memory, _ = send("delta", vector(1, -4, 2, 3), None, FEEDING_BACK, seed=0)
-        assert sent.tolist() == [0, -4, 0, 0]
-        assert memory is not None
-        assert memory.tolist() == [1, 0, 2, 3]
+@pytest.mark.parametrize(
+    ("payload", "plan", "rounds"),
+    [
+        ("delta", SMALL, [([1, -4, 2, 3], [0, -4, 0, 0], None)] * 2),
         # The memory and the second update are 2, 1, 3, 3.5 together.
-        sent, memory, _ = send("delta", vector(1, 1, 1, 0.5), memory, FEEDING_BACK, seed=0)
-        assert sent.tolist() == [0, 0, 0, 3.5]
-        assert memory is not None
-        assert memory.tolist() == [2, 1, 3, 0]
+        (
+            "delta",
+            FEEDING_BACK,
+            [([1, -4, 2, 3], [0, -4, 0, 0], [1, 0, 2, 3]), ([1, 1, 1, 0.5], [0, 0, 0, 3.5], [2, 1, 3, 0])],
+        ),
+        ("difference", WHOLE, [([1, 2], [1, 2], [1, 2]), ([5, 1], [4, -1], [5, 1])]),
+        # The second update is a change of 1, 1, 2, 3 against the memory.
+        (
+            "difference",
+            SMALL,
+            [([1, -4, 2, 3], [0, -4, 0, 0], [0, -4, 0, 0]), ([1, -3, 2, 3], [0, 0, 0, 3], [0, -4, 0, 3])],
+        ),
+    ],
+    ids=["dropped", "remembered", "difference", "small difference"],
+)
+def test_updates_and_memories_by_hand(payload: str, plan: LocalPlan, rounds: list[tuple[Any, Any, Any]]) -> None:
+    memory = None
+    for update, sent, kept in rounds:
+        found, memory, _ = send(payload, vector(*update), memory, plan, seed=0)
+        assert (found.tolist(), memory if memory is None else memory.tolist()) == (sent, kept)
 
-    def test_the_seed_decides_about_random_numbers(self) -> None:
-        plan, values = compressed("random_k", share=0.1), np.arange(1.0, 101.0, dtype=np.float32)
-        one, again, other = (send("delta", values, None, plan, seed)[0] for seed in (3, 3, 4))
-        assert np.array_equal(one, again)
-        assert not np.array_equal(one, other)
-        # The parameters are the plan's: ten entries, ten times as large.
-        assert sorted(one[one > 0].tolist()) == (values[one > 0] * 10).tolist()
-        assert np.array_equal(one, decode(random_k(share=0.1).encode(values, 3)))
+
+def test_the_seed_decides_about_random_numbers() -> None:
+    plan, values = compressed("random_k", share=0.1), np.arange(1.0, 101.0, dtype=np.float32)
+    one, again, other = (send("delta", values, None, plan, seed)[0] for seed in (3, 3, 4))
+    assert np.array_equal(one, again)
+    assert not np.array_equal(one, other)
+    assert np.array_equal(one, decode(random_k(share=0.1).encode(values, 3)))
 
 
-class TestDifference:
-    def test_later_differences_are_to_the_last_counted_update(self) -> None:
-        sent, memory, _ = send("difference", vector(5, 1), vector(1, 2), WHOLE, seed=0)
-        assert sent.tolist() == [4, -1]
-        assert memory is not None
-        assert memory.tolist() == [5, 1]
-
-    def test_compressed_differences_add_up_to_the_memory(self) -> None:
-        sent, memory, _ = send("difference", vector(1, -4, 2, 3), None, SMALL, seed=0)
-        assert sent.tolist() == [0, -4, 0, 0]
-        assert memory is not None
-        assert memory.tolist() == [0, -4, 0, 0]
-        # The update is 1, −3, 2, 3 now; against the memory that is a change of 1, 1, 2, 3.
-        sent, memory, _ = send("difference", vector(1, -3, 2, 3), memory, SMALL, seed=0)
-        assert sent.tolist() == [0, 0, 0, 3]
-        assert memory is not None
-        assert memory.tolist() == [0, -4, 0, 3]
-
-    @given(st.lists(st.lists(st.integers(-8, 8), min_size=4, max_size=4), min_size=1, max_size=20))
-    def test_server_and_client_have_the_same_sum(self, updates: list[list[float]]) -> None:
-        memory, at_the_server = None, np.zeros(4, np.float32)
-        for update in updates:
-            sent, memory, _ = send("difference", vector(*update), memory, SMALL, seed=0)
-            at_the_server += sent
-            assert np.array_equal(at_the_server, memory)
-            assert sent.astype(bool).sum() <= 1
+@given(st.lists(st.lists(st.integers(-8, 8), min_size=4, max_size=4), min_size=1, max_size=20))
+def test_server_and_client_have_the_same_sum_of_differences(updates: list[list[float]]) -> None:
+    memory, at_the_server = None, np.zeros(4, np.float32)
+    for update in updates:
+        sent, memory, _ = send("difference", vector(*update), memory, SMALL, seed=0)
+        at_the_server += sent
+        assert np.array_equal(at_the_server, memory)
+        assert sent.astype(bool).sum() <= 1
 
 
 @pytest.mark.parametrize("payload", ["delta", "difference"])
@@ -155,14 +146,10 @@ class TestCheck:
             check_sending(payload, plan, 226)
 
 
-def test_the_control_variate_by_hand() -> None:
-    plan = LocalPlan(steps=2, batch_size=1, lr=(0.25, 0.25))
-    assert control_variate(vector(3, -1), vector(1, 2), plan).tolist() == [5, -4]
-
-
-def test_with_a_proximal_term_the_control_variate_is_its_slope_by_hand() -> None:
-    plan = LocalPlan(steps=2, batch_size=1, lr=0.25, mu=4.0)
-    assert control_variate(vector(3, -1), vector(1, 2), plan).tolist() == [11, -6]
+@pytest.mark.parametrize(("plan", "memory"), [({"lr": (0.25, 0.25)}, [5, -4]), ({"lr": 0.25, "mu": 4.0}, [11, -6])])
+def test_the_control_variate_by_hand(plan: dict[str, Any], memory: list[float]) -> None:
+    found = control_variate(vector(3, -1), vector(1, 2), LocalPlan(steps=2, batch_size=1, **plan))
+    assert found.tolist() == memory
 
 
 def test_a_change_beyond_float32_does_not_warn() -> None:

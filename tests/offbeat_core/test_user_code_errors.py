@@ -20,7 +20,6 @@ def raised(call: Callable[[], object]) -> Exception:
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (ValueError(), "ValueError"),
         (ValueError("\n one\ntwo"), "ValueError: one"),
         (SystemExit(3), "SystemExit: 3"),
         (SyntaxError("invalid syntax", ("net.py", 2, 1, "", 2, 1)), "SyntaxError: invalid syntax"),

@@ -43,7 +43,7 @@ def test_indices_come_back_and_their_size_was_known(data, length):
     assert unpack_indices(packed, len(indices), length).tolist() == indices
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 7, 8, 9, 100, 1000, 4097])
+@pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 1000, 4097])
 def test_the_extreme_choices_come_back(length):
     for count in {1, 2, 3, length // 5, length // 4, length // 3, length // 2, length - 1, length} - {0, -1}:
         if count <= length:
@@ -75,16 +75,8 @@ def test_numbers_stand_one_after_the_other_from_the_lowest_bit_up(data, width):
     assert unpack_numbers(packed, width, len(numbers)).tolist() == numbers
 
 
-@pytest.mark.parametrize("width", [3, 7, 16])
-def test_many_numbers_are_packed_as_few_are(width):
-    numbers = np.random.default_rng(0).integers(0, 2**width, 50_001)
-    packed = pack_numbers(numbers, width)
-    bits = "".join(f"{number:0{width}b}"[::-1] for number in numbers.tolist())
-    assert packed == int(bits[::-1], 2).to_bytes(packed_bytes(width * 50_001), "little")
-    assert (unpack_numbers(packed, width, 50_001) == numbers).all()
-
-
-def test_each_byte_is_copied_once():
+@pytest.mark.parametrize("width", [3, 16, 17])
+def test_many_numbers_are_packed_as_few_are_and_each_byte_is_copied_once(width):
     copied = []
 
     class Recorded(bytes):
@@ -93,9 +85,11 @@ def test_each_byte_is_copied_once():
             copied.append(len(part) if isinstance(key, slice) else 0)
             return part
 
-    numbers = np.arange(100_003, dtype=np.uint32)
-    packed = Recorded(pack_numbers(numbers, 17))
-    assert (unpack_numbers(packed, 17, len(numbers)) == numbers).all()
+    numbers = np.random.default_rng(0).integers(0, 2**width, 50_001)
+    packed = Recorded(pack_numbers(numbers, width))
+    bits = "".join(f"{number:0{width}b}"[::-1] for number in numbers.tolist())
+    assert packed == int(bits[::-1], 2).to_bytes(packed_bytes(width * 50_001), "little")
+    assert (unpack_numbers(packed, width, 50_001) == numbers).all()
     assert sum(copied) == len(packed)
 
 

@@ -21,45 +21,33 @@ from offbeat_core.compression import (
 )
 
 ALL = [top_k(0.1), random_k(0.1), random_k(0.1, scaled=False), qsgd(5), sign()]
-HEADER = b"OBC\x01"
 
 
 def floats(*values):
     return struct.pack(f"<{len(values)}f", *values)
 
 
+def sent(name, length, parameters, payload=b""):
+    """Return the bytes of a vector, written by hand."""
+    return b"OBC\x01" + name.encode().ljust(8, b"\0") + struct.pack("<I", length) + parameters + payload
+
+
 def payload_of(compressor, length, payload):
     return compressor.encode(np.zeros(length, np.float32), 0).to_bytes()[: -compressor.payload_bytes(length)] + payload
+
+
+HALF, WHOLE = (struct.pack("<d", share) for share in (0.5, 1.0))
+NINE = [1.0, -2.0, 0.0, -0.0, -1.0, 4.0, 0.0, 0.0, -10.0]
 
 
 @pytest.mark.parametrize(
     ("compressor", "vector", "expected"),
     [
-        (
-            top_k(0.5),
-            [3.0, -1.0, 0.5, -4.0],
-            HEADER + b"top_k\0\0\0" + b"\x04\0\0\0" + struct.pack("<d", 0.5) + b"\x09" + floats(3.0, -4.0),
-        ),
-        (
-            random_k(1.0, scaled=False),
-            [3.0, -1.0],
-            HEADER + b"random_k" + b"\x02\0\0\0" + struct.pack("<d", 1.0) + b"\x00\x03" + floats(3.0, -1.0),
-        ),
-        (
-            random_k(1.0),
-            [3.0],
-            HEADER + b"random_k" + b"\x01\0\0\0" + struct.pack("<d", 1.0) + b"\x01\x01" + floats(3.0),
-        ),
-        (
-            qsgd(3),
-            [0.0, -5.0, 0.0],
-            HEADER + b"qsgd\0\0\0\0" + b"\x03\0\0\0" + b"\x03" + floats(5.0) + b"\xc3\0",
-        ),
-        (
-            sign(),
-            [1.0, -2.0, 0.0, -0.0, -1.0, 4.0, 0.0, 0.0, -10.0],
-            HEADER + b"sign\0\0\0\0" + b"\x09\0\0\0" + floats(2.0) + b"\x12\x01",
-        ),
+        (top_k(0.5), [3.0, -1.0, 0.5, -4.0], sent("top_k", 4, HALF, b"\x09" + floats(3.0, -4.0))),
+        (random_k(1.0, scaled=False), [3.0, -1.0], sent("random_k", 2, WHOLE, b"\x00\x03" + floats(3.0, -1.0))),
+        (random_k(1.0), [3.0], sent("random_k", 1, WHOLE, b"\x01\x01" + floats(3.0))),
+        (qsgd(3), [0.0, -5.0, 0.0], sent("qsgd", 3, b"\x03", floats(5.0) + b"\xc3\0")),
+        (sign(), NINE, sent("sign", 9, b"", floats(2.0) + b"\x12\x01")),
     ],
 )
 def test_bytes_by_hand(compressor, vector, expected):
@@ -72,11 +60,11 @@ def test_bytes_by_hand(compressor, vector, expected):
 def test_bytes_round_trip_and_have_the_announced_size(compressors, vectors, data, seed):
     compressor, vector = data.draw(compressors), data.draw(vectors)
     encoded = compressor.encode(vector, seed)
-    sent = encoded.to_bytes()
-    received = Encoded.from_bytes(sent, len(vector))
+    data = encoded.to_bytes()
+    received = Encoded.from_bytes(data, len(vector))
     assert received == encoded
-    assert received.to_bytes() == sent
-    assert len(sent) == wire_bytes(compressor, len(vector))
+    assert received.to_bytes() == data
+    assert len(data) == wire_bytes(compressor, len(vector))
     got = decode(received)
     assert (got.dtype, got.shape) == (np.float32, vector.shape)
     assert np.array_equal(got, decode(encoded))
@@ -141,11 +129,6 @@ def test_only_the_seed_decides_and_the_vector_is_left_alone(compressor):
     assert np.random.get_state()[1].tolist() == numpy_state  # noqa: NPY002
 
 
-@pytest.mark.parametrize("compressor", ALL, ids=str)
-def test_every_compressor_is_found_by_its_name(compressor):
-    assert COMPRESSORS[compressor.name](**compressor.parameters) == compressor
-
-
 VALID = top_k(0.5).encode(np.array([3.0, -1.0, 0.5, -4.0], np.float32), seed=0).to_bytes()
 
 
@@ -155,13 +138,11 @@ VALID = top_k(0.5).encode(np.array([3.0, -1.0, 0.5, -4.0], np.float32), seed=0).
         (VALID[:15], 4, "the data must have at least 16 bytes, got 15"),
         (VALID[:23], 4, "the header for top_k has 24 bytes, got 23"),
         (VALID[:-1], 4, "top_k sends 33 bytes for d = 4, got 32"),
-        (VALID + b"\0", 4, "top_k sends 33 bytes for d = 4, got 34"),
         (b"X" + VALID[1:], 4, "the data must begin with b'OBC', got b'XBC'"),
         (VALID[:3] + b"\x02" + VALID[4:], 4, "the format's version must be 1, got 2"),
         (VALID[:4] + b"top_z" + VALID[9:], 4, "the compressor must be one of top_k, random_k, qsgd, sign, got 'top_z'"),
         (VALID[:4] + b"\n\xff" + VALID[6:], 4, r"sign, got '\n\\xffp_k'"),
         (VALID[:12] + b"\5\0\0\0" + VALID[16:], 4, "the vector's length must be 4, got 5"),
-        (VALID[:16] + struct.pack("<d", 0) + VALID[24:], 4, "share must be in (0, 1], got 0"),
         (VALID[:16] + struct.pack("<d", math.nan) + VALID[24:], 4, "share must be in (0, 1], got nan"),
         (VALID[:16] + struct.pack("<d", 1) + VALID[24:], 4, "top_k sends 41 bytes for d = 4, got 33"),
         (VALID[:24] + b"\x01" + VALID[25:], 4, "there must be 2 indices, got 1"),
@@ -178,7 +159,6 @@ VALID = top_k(0.5).encode(np.array([3.0, -1.0, 0.5, -4.0], np.float32), seed=0).
         (payload_of(qsgd(3), 3, floats(5.0) + b"\xc3\2"), 3, "the bits after the first 9 must be 0"),
         (payload_of(qsgd(3), 3, floats(-5.0) + b"\xc3\0"), 3, "the norm must be finite and not negative, got -5"),
         (payload_of(qsgd(3), 3, floats(math.inf) + b"\xc3\0"), 3, "the norm must be finite and not negative, got inf"),
-        (payload_of(sign(), 3, floats(1.0) + b"\x0f"), 3, "the bits after the first 3 must be 0"),
         (payload_of(sign(), 3, floats(-1.0) + b"\x07"), 3, "the scale must be finite and not negative, got -1"),
         (payload_of(qsgd(3), 3, b"")[:16] + b"\x11" + bytes(40), 3, "bits must be a whole"),
         (payload_of(random_k(0.5), 2, b"")[:-1] + b"\x02" + b"\x01" + bytes(4), 2, "the header for random_k is not"),
@@ -209,9 +189,8 @@ def test_random_parameters_and_payloads_are_read_or_refused(draw, length):
     parameters = draw.draw(
         st.one_of(st.binary(max_size=9), st.floats(0, 1).map(lambda share: struct.pack("<d", share)))
     )
-    size = draw.draw(st.integers(0, 60))
-    payload = draw.draw(st.binary(min_size=size, max_size=size))
-    read_or_refuse(HEADER + name.encode().ljust(8, b"\0") + struct.pack("<I", length) + parameters + payload, length)
+    payload = draw.draw(st.binary(max_size=60))
+    read_or_refuse(sent(name, length, parameters, payload), length)
 
 
 @given(data=st.data(), seed=st.integers(0, 99))
@@ -224,22 +203,15 @@ def test_random_payloads_of_the_right_size_are_read_or_refused(compressors, data
 @given(data=st.data(), seed=st.integers(0, 99))
 def test_damaged_bytes_are_read_or_refused(compressors, vectors, data, seed):
     vector = data.draw(vectors)
-    sent = data.draw(compressors).encode(vector, seed).to_bytes()
-    place = data.draw(st.integers(0, len(sent) - 1))
-    damage = data.draw(st.sampled_from(["flip", "cut", "insert", "remove"]))
-    if damage == "flip":
-        damaged = sent[:place] + bytes([sent[place] ^ data.draw(st.integers(1, 255))]) + sent[place + 1 :]
-    elif damage == "cut":
-        damaged = sent[:place]
-    elif damage == "insert":
-        damaged = sent[:place] + data.draw(st.binary(min_size=1, max_size=9)) + sent[place:]
-    else:
-        damaged = sent[:place] + sent[place + 1 :]
-    read_or_refuse(damaged, len(vector))
+    good = data.draw(compressors).encode(vector, seed).to_bytes()
+    place = data.draw(st.integers(0, len(good) - 1))
+    flipped, more = bytes([good[place] ^ data.draw(st.integers(1, 255))]), data.draw(st.binary(max_size=9))
+    for middle, rest in ((flipped, place + 1), (more, place), (b"", place + 1), (b"", len(good))):
+        read_or_refuse(good[:place] + middle + good[rest:], len(vector))
     other = data.draw(st.integers(1, 70))
     assume(other != len(vector))
     with pytest.raises(ValueError, match="the vector's length must be"):
-        Encoded.from_bytes(sent, other)
+        Encoded.from_bytes(good, other)
 
 
 def peak_of(work):
@@ -254,12 +226,12 @@ def peak_of(work):
 @pytest.mark.parametrize("compressor", [top_k(0.001), top_k(0.2), top_k(1), random_k(0.2), qsgd(16), sign()], ids=str)
 def test_reading_takes_a_few_times_the_vector_in_memory(compressor):
     length = 200_000
-    sent = compressor.encode(np.ones(length, np.float32), seed=0).to_bytes()
-    assert peak_of(lambda: Encoded.from_bytes(sent, length)) < 8 * uncompressed_bytes(length)
+    data = compressor.encode(np.ones(length, np.float32), seed=0).to_bytes()
+    assert peak_of(lambda: Encoded.from_bytes(data, length)) < 8 * uncompressed_bytes(length)
 
 
 def test_a_claimed_size_takes_no_memory():
-    claim = HEADER + b"top_k\0\0\0" + struct.pack("<Id", 2**31 - 1, 1.0) + bytes(100)
+    claim = sent("top_k", 2**31 - 1, WHOLE, bytes(100))
     large = VALID + bytes(10_000_000)
     for data, length in ((claim, 2**31 - 1), (claim, 4), (large, 4)):
 
@@ -279,20 +251,20 @@ def deltas(count, length=49):
 
 @pytest.mark.parametrize("compressor", CONTRACTIONS, ids=str)
 def test_sent_updates_and_memory_add_up(compressor):
-    memory, sent, total = None, np.zeros(49), np.zeros(49)
+    memory, arrived, total = None, np.zeros(49), np.zeros(49)
     for seed, delta in enumerate(deltas(40)):
         vector, memory, _ = compress_with_memory(compressor, memory, delta, seed)
-        sent += vector
+        arrived += vector
         total += delta
-    assert np.allclose(sent + memory, total, rtol=0, atol=1e-4)
+    assert np.allclose(arrived + memory, total, rtol=0, atol=1e-4)
     assert (np.linalg.norm(memory) == 0) == (compressor == top_k(1))
 
 
 def test_by_hand():
-    sent, memory, _ = compress_with_memory(top_k(0.3), None, np.array([3.0, -2.0, 1.0], np.float32), seed=0)
-    assert (sent.tolist(), memory.tolist()) == ([3.0, 0.0, 0.0], [0.0, -2.0, 1.0])
-    sent, memory, _ = compress_with_memory(top_k(0.3), memory, np.array([1.0, -1.0, 1.0], np.float32), seed=0)
-    assert (sent.tolist(), memory.tolist()) == ([0.0, -3.0, 0.0], [1.0, 0.0, 2.0])
+    got, memory, _ = compress_with_memory(top_k(0.3), None, np.array([3.0, -2.0, 1.0], np.float32), seed=0)
+    assert (got.tolist(), memory.tolist()) == ([3.0, 0.0, 0.0], [0.0, -2.0, 1.0])
+    got, memory, _ = compress_with_memory(top_k(0.3), memory, np.array([1.0, -1.0, 1.0], np.float32), seed=0)
+    assert (got.tolist(), memory.tolist()) == ([0.0, -3.0, 0.0], [1.0, 0.0, 2.0])
 
 
 @pytest.mark.parametrize("compressor", CONTRACTIONS, ids=str)
@@ -321,24 +293,21 @@ def test_no_memory_is_a_memory_of_zeros_and_nothing_is_changed(compressor):
     assert not np.shares_memory(memory, delta)
 
 
+ONES = np.ones(49, np.float32)
+NOT_A_CONTRACTION = "error feedback needs a contraction, which {} is not for d = 49"
+
+
 @pytest.mark.parametrize(
-    ("compressor", "name"),
+    ("compressor", "memory", "delta", "message"),
     [
-        (random_k(1.0), r"random_k\(share=1.0, scaled=True\)"),
-        (qsgd(3), r"qsgd\(bits=3\)"),
+        (random_k(1.0), None, ONES, NOT_A_CONTRACTION.format("random_k(share=1.0, scaled=True)")),
+        (qsgd(3), None, ONES, NOT_A_CONTRACTION.format("qsgd(bits=3)")),
+        (sign(), np.zeros(1, np.float32), ONES, "the memory must have the update's shape (49,), got (1,)"),
+        (sign(), 3e38 * ONES, 3e38 * ONES, "the vector contains NaN or infinity"),
+        (sign(), 0 * ONES, np.nan * ONES, "the vector contains NaN or infinity"),
+        (sign(), np.inf * ONES, ONES, "the vector contains NaN or infinity"),
     ],
 )
-def test_other_compressors_are_refused(compressor, name):
-    with pytest.raises(ValueError, match=f"error feedback needs a contraction, which {name} is not for d = 49"):
-        compress_with_memory(compressor, None, deltas(1)[0], seed=0)
-
-
-def test_a_memory_of_another_length_is_refused():
-    with pytest.raises(ValueError, match=r"the memory must have the update's shape \(49,\), got \(1,\)"):
-        compress_with_memory(sign(), np.zeros(1, np.float32), deltas(1)[0], seed=0)
-
-
-@pytest.mark.parametrize(("memory", "delta"), [(3e38, 3e38), (0.0, math.nan), (math.inf, 0.0)])
-def test_values_that_are_not_finite_are_refused(memory, delta):
-    with pytest.raises(ValueError, match="the vector contains NaN or infinity"):
-        compress_with_memory(sign(), np.full((2,), memory, np.float32), np.full((2,), delta, np.float32), seed=0)
+def test_what_a_memory_cannot_make_up_for_is_refused(compressor, memory, delta, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        compress_with_memory(compressor, memory, delta, seed=0)

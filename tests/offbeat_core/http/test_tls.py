@@ -1,7 +1,8 @@
 import socket
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
+from itertools import chain, repeat
 
 import pytest
 from offbeat_client.http.connection import Connection
@@ -45,59 +46,50 @@ def test_the_other_scheme_is_named_after_one_attempt(server, tls_server, quick):
         connection.ask(*CHECK_IN, CheckedIn)
 
 
-def test_a_server_that_hangs_up_is_tried_again(quick):
-    def hang_up():
-        for _ in range(2 * quick.attempts):  # each attempt, and the look whether the port speaks TLS
-            connection, _ = listener.accept()
-            connection.recv(1)
-            connection.close()
+@pytest.fixture
+def answering():
+    """Return a function that gives each connection the next answer; then come its URL, and the requests so far."""
+    with ExitStack() as stack:
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=hang_up, daemon=True)
-        thread.start()
-        with (
-            Connection(f"http://127.0.0.1:{listener.getsockname()[1]}", backoff=quick) as connection,
-            pytest.raises(UnreachableError),
-        ):
-            connection.ask(*CHECK_IN, CheckedIn)
+        def start(*answers):
+            listener, heard = stack.enter_context(socket.create_server(("127.0.0.1", 0))), []
+
+            def serve():
+                with suppress(OSError):
+                    for answer in chain(answers, repeat(b"")):
+                        connection, _ = listener.accept()
+                        heard.append(connection.recv(1000))
+                        connection.sendall(answer)
+                        connection.close()
+
+            threading.Thread(target=serve, daemon=True).start()
+            return f"http://127.0.0.1:{listener.getsockname()[1]}", heard
+
+        yield start
 
 
-def test_a_server_that_has_answered_is_not_asked_for_tls(quick):
+def test_a_server_that_hangs_up_is_tried_again(answering, quick):
+    url, heard = answering()
+    with Connection(url, backoff=quick) as connection, pytest.raises(UnreachableError):
+        connection.ask(*CHECK_IN, CheckedIn)
+    assert len(heard) == 2 * quick.attempts  # each attempt, and the look whether the port speaks TLS
+
+
+def test_a_server_that_has_answered_is_not_asked_for_tls(answering, quick):
     """Each look takes up to five seconds, which clients on a bad line would lose at every break."""
-    calls = []
-
-    def answer_once():
-        with suppress(OSError):
-            while True:
-                connection, _ = listener.accept()
-                calls.append(connection.recv(1000))
-                if len(calls) == 1:
-                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
-                connection.close()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=answer_once, daemon=True).start()
-        with Connection(f"http://127.0.0.1:{listener.getsockname()[1]}", backoff=quick) as connection:
-            assert connection.send("GET", "/readyz").json() == {}
-            with pytest.raises(UnreachableError):
-                connection.send("GET", "/readyz")
-    assert len(calls) == 2
+    url, heard = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+    with Connection(url, backoff=quick) as connection:
+        assert connection.send("GET", "/readyz").json() == {}
+        with pytest.raises(UnreachableError):
+            connection.send("GET", "/readyz")
+    assert len(heard) == 2
 
 
-def test_a_port_of_another_program_is_named_after_one_attempt(quick):
-    def greet():
-        connection, _ = listener.accept()
-        connection.sendall(b"-ERR unknown command\r\n\r\n")
-        connection.recv(1000)
-        connection.close()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=greet, daemon=True).start()
-        with (
-            Connection(f"http://127.0.0.1:{listener.getsockname()[1]}", backoff=quick) as connection,
-            pytest.raises(OffbeatError, match=r"does not speak HTTP: it is another program's, check the port"),
-        ):
-            connection.ask(*CHECK_IN, CheckedIn)
+def test_a_port_of_another_program_is_named_after_one_attempt(answering, quick):
+    url, _ = answering(b"-ERR unknown command\r\n\r\n")
+    message = r"does not speak HTTP: it is another program's, check the port"
+    with Connection(url, backoff=quick) as connection, pytest.raises(OffbeatError, match=message):
+        connection.ask(*CHECK_IN, CheckedIn)
 
 
 @pytest.mark.parametrize(
