@@ -1,5 +1,4 @@
 import hashlib
-import io
 import json
 import math
 import os
@@ -11,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -43,10 +43,7 @@ def model_of(version: int, model: Arrays) -> Arrays:
 
 @dataclass
 class Fault:
-    """A fault of one request.
-
-    It is a refusal, or a connection that breaks after some bytes of a body.
-    """
+    """A fault of one request: a refusal, or a connection that breaks after some bytes of a body."""
 
     status: int = 0
     kind: str = ""
@@ -117,27 +114,18 @@ class Server:
         return [path for heard, path, _ in self.heard if heard == method]
 
 
-class Recorder(io.RawIOBase):
-    """A stream that copies what is read."""
+def recorded(stream: Any, copy: bytearray) -> SimpleNamespace:
+    """Return a stream that copies what is read."""
 
-    def __init__(self, stream: Any, copy: bytearray) -> None:
-        self._stream, self._copy = stream, copy
+    def copying(read: Callable[..., bytes]) -> Callable[..., bytes]:
+        def call(*arguments: Any) -> bytes:
+            data = read(*arguments)
+            copy.extend(data)
+            return data
 
-    def readable(self) -> bool:
-        return True
+        return call
 
-    def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(size)
-        self._copy += data
-        return data
-
-    def readline(self, size: int | None = -1) -> bytes:
-        data = self._stream.readline(size)
-        self._copy += data
-        return data
-
-    def close(self) -> None:
-        self._stream.close()
+    return SimpleNamespace(read=copying(stream.read), readline=copying(stream.readline), close=stream.close)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -147,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         super().setup()
-        self.rfile = Recorder(self.rfile, self.state.received)
+        self.rfile = recorded(self.rfile, self.state.received)
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -184,13 +172,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _probe(self, method: str, body: bytes) -> None:
         server = self.state
+        if method == "GET":
+            wanted = server.probe.get("probe")
+            self._answer(server.probe | ({"probe": self._with_digest(wanted)} if wanted else {}))
+            return
         if method == "POST":
             server.speeds.append(json.loads(body))
-        if method == "PUT":
+        else:
             server.probed.append(len(body))
-        wanted = server.probe.get("probe")
-        named = {"probe": self._with_digest(wanted)} if wanted else {}
-        self._answer({**server.probe, **named} if method == "GET" else {})
+        self._answer({})
 
     def _json(self, body: bytes) -> dict[str, Any] | None:
         server, path = self.state, self.path

@@ -1,6 +1,5 @@
 """Clients with terms: whatever happens, only shares leave them."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +16,6 @@ from offbeat_private.masks.signing_key import signing_key
 
 from tests.offbeat_client.conftest import PLAN, Fault, model_of
 from tests.offbeat_client.helper_facts import PRIVACY, TERMS, Helper, private_folder
-from tests.offbeat_client.private_lives import lives
 
 KEYS = {"version", "bytes", "sha256", "since", "salt", "share"}
 
@@ -79,6 +77,37 @@ def run(server, tmp_path, quick):
     return call
 
 
+def never(*_):
+    pytest.fail("trained, or trained again")
+
+
+@pytest.fixture
+def refuses(server, run):
+    """Return a function that checks that a client refuses to go on, and sends nothing."""
+
+    def call(message, client=never, *, gives_up=True, **options):
+        sent = len(server.put)
+        with pytest.raises(OffbeatError, match=message):
+            run(client, **options)
+        assert len(server.put) == sent
+        assert not gives_up or server.paths("POST")[-1].endswith("/give-up")
+
+    return call
+
+
+@pytest.fixture
+def other_terms(server, tmp_path):
+    """Return a function that makes the helper of a run with other terms, and the folder of a client of it."""
+
+    def call(**changes):
+        terms = replace(TERMS, **changes)
+        helper = Helper(terms=terms)
+        server.share = helper.facts
+        return helper, terms.digest.hex(), private_folder(tmp_path / "other", terms)
+
+    return call
+
+
 def check_received(server, deltas, model):
     """Check every byte that the server got: neither deltas nor trained parameters, and nothing about the data."""
     for visit, delta in enumerate(deltas):
@@ -118,101 +147,80 @@ def test_a_private_life(server, helper, run, offer, model, tmp_path):
     assert supports == {"privacy"}
 
 
-def test_the_divisor_is_that_of_the_terms_whatever_the_server_says(server, run, offer, tmp_path):
-    terms = replace(TERMS, normalise=True)
-    helper = Helper(terms=terms)
-    server.share = helper.facts
-    private_folder(tmp_path / "other", terms)
-    offer(0, privacy={"terms": terms.digest.hex(), "divisor": 1e30})
-    run(folder=tmp_path / "other")
+def test_the_divisor_is_that_of_the_terms_whatever_the_server_says(server, run, offer, other_terms):
+    helper, digest, folder = other_terms(normalise=True)
+    offer(0, privacy={"terms": digest, "divisor": 1e30})
+    run(folder=folder)
     _, quantised = helper.open(server.announced[0], server.bodies[0])
     # Three steps of plain SGD. Divided by 10³⁰ the updates of others would be zeros.
     assert np.abs(np.array(quantised) * TERMS.step - delta_of(0) / 3).max() < 1.001 * TERMS.step
 
 
 @pytest.mark.parametrize("change", [0.0, np.inf, np.nan])
-def test_an_update_that_hides_no_other_one_is_not_sent_behind_masks_alone(server, helper, run, offer, change):
+def test_an_update_that_hides_no_other_one_is_not_sent_behind_masks_alone(helper, refuses, offer, change):
     """Updates of a model with dead neurons, or of one from which training diverges."""
     offer(0)
-    with pytest.raises(OffbeatError, match="visit 0: the update is zero or not finite"):
-        run(lambda model, visit: ({name: array + np.float32(change) for name, array in model.items()}, 1))
-    assert server.paths("PUT") == []
-    assert "/v1/visits/0/give-up" in server.paths("POST")
+
+    def constant(model, visit):
+        return {name: array + np.float32(change) for name, array in model.items()}, 1
+
+    refuses("visit 0: the update is zero or not finite", constant)
 
 
-def test_with_noise_an_update_that_is_not_finite_is_sent_as_zeros(server, run, offer, tmp_path):
+def test_with_noise_an_update_that_is_not_finite_is_sent_as_zeros(server, run, offer, other_terms):
     """Participation must not depend on the client's data."""
-    terms = replace(TERMS, noise_multiplier=1.0)
-    helper = Helper(terms=terms)
-    server.share = helper.facts
-    private_folder(tmp_path / "other", terms)
-    offer(0, privacy={"terms": terms.digest.hex()})
-    run(lambda model, visit: ({name: array + np.inf for name, array in model.items()}, 1), tmp_path / "other")
+    helper, digest, folder = other_terms(noise_multiplier=1.0)
+    offer(0, privacy={"terms": digest})
+    run(lambda model, visit: ({name: array + np.inf for name, array in model.items()}, 1), folder)
     assert helper.open(server.announced[0], server.bodies[0])[1] == [0] * 6
 
 
-def test_an_update_that_a_heartbeat_hurries_is_not_sent(server, helper, run, offer):
+def hurried(model, visit):
+    assert visit.number or visit.urgent.wait(30)
+    return fit(model, visit)
+
+
+def test_an_update_that_a_heartbeat_hurries_is_not_sent(server, helper, refuses, offer):
     offer(0, lease_seconds=0.3)
     server.beat = {"wanted": True, "lease_seconds": 0.3, "urgent": True}
-
-    def hurried(model, visit):
-        assert visit.urgent.wait(30)
-        return fit(model, visit)
-
-    with pytest.raises(OffbeatError, match="asks for an update before its last step"):
-        run(hurried)
-    assert server.paths("PUT") == []
-    assert "/v1/visits/0/give-up" in server.paths("POST")
+    refuses("asks for an update before its last step", hurried)
 
 
 def test_an_update_that_is_no_longer_wanted_is_given_up_and_the_client_goes_on(server, helper, run, offer):
     offer(0, lease_seconds=0.3)
     offer(1)
     server.beat = {"wanted": False, "lease_seconds": 0.3, "urgent": True}
-
-    def hurried(model, visit):
-        assert visit.number or visit.urgent.wait(30)
-        return fit(model, visit)
-
     assert run(hurried) == 1
     assert [visit for visit, _, _ in server.put] == [1]
 
 
-def test_the_seed_of_a_run_stays(server, helper, run, offer):
+def test_the_seed_of_a_run_stays(helper, run, refuses, offer):
     """Another one could let a client draw the same examples again."""
     offer(0)
     run()
     offer(1, seed=6)
-    with pytest.raises(OffbeatError, match="the server's seed was 5 and is now 6"):
-        run(lambda *_: pytest.fail("trained"))
+    refuses("the server's seed was 5 and is now 6")
     offer(2)
     assert run() == 1
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_a_model_with_a_number_that_is_not_finite_is_refused(server, helper, run, offer, model, value):
+def test_a_model_with_a_number_that_is_not_finite_is_refused(server, helper, refuses, offer, model):
     offer(0)
-    broken = {name: array.copy() for name, array in model.items()}
-    broken["bias"][1] = value
-    server.serve(10, broken)
-    with pytest.raises(OffbeatError, match="bias of the server's version 10 is not finite"):
-        run(lambda *_: pytest.fail("trained"))
-    assert "/v1/visits/0/give-up" in server.paths("POST")
+    server.serve(10, model | {"bias": np.array([5, -np.inf], np.float32)})
+    refuses("bias of the server's version 10 is not finite")
 
 
-def test_a_model_is_trained_from_once_whatever_its_version_and_order(server, helper, run, offer, model):
+def test_a_model_is_trained_from_once_whatever_its_version_and_order(server, helper, run, refuses, offer, model):
     offer(0, 1)
     run()
     for again in (model_of(10, model), dict(reversed(model_of(11, model).items()))):
         server.offer(7, 17, privacy=PRIVACY)
         server.serve(17, again)
-        with pytest.raises(OffbeatError, match=r"sends the model of version 1[01] again, as version 17"):
-            run(lambda *_: pytest.fail("trained"))
+        refuses(r"sends the model of version 1[01] again, as version 17")
         server.open = None
-    assert len(server.put) == 2
 
 
-def test_the_models_that_shares_were_made_from_are_kept(server, helper, run, offer, model, tmp_path):
+def test_the_models_that_shares_were_made_from_are_kept(server, helper, run, refuses, offer, model, tmp_path):
     offer(0, 1)
     run()
     (path,) = (tmp_path / "me").glob("models-*.txt")
@@ -220,67 +228,41 @@ def test_the_models_that_shares_were_made_from_are_kept(server, helper, run, off
     assert read_models(path) == (TERMS.digest.hex(), digests)
     path.unlink()
     heard = len(server.heard)
-    with pytest.raises(OffbeatError, match=r"has lost models-.*txt or lines of it: put it back, or have a new key"):
-        run()
+    refuses(r"has lost models-.*txt or lines of it: put it back, or have a new key", gives_up=False)
     assert len(server.heard) == heard
 
 
-def test_without_a_mask_nothing_is_trained_or_sent(server, helper, run, offer):
-    for privacy, message in [
-        (None, "which a client with terms never sends"),
-        (
-            PRIVACY | {"terms": "0a" * 32},
-            f"terms 0a0a0a0a0a0a0a0a…, this client has {TERMS.digest.hex()[:16]}…: ask the",
-        ),
-    ]:
-        server.open = None
-        offer(0, privacy=privacy)
-        with pytest.raises(OffbeatError, match=message):
-            run(lambda *_: pytest.fail("trained"))
-        assert server.paths("POST")[-1] == "/v1/visits/0/give-up"
-    assert server.paths("PUT") == []
-
-
-def test_losses_of_a_model_are_never_sent(server, helper, run, offer):
-    class Measuring(Client):
-        def evaluate(self, model, evaluation):
-            pytest.fail("measured")
-
+def test_losses_of_a_model_are_never_sent(server, helper, refuses, offer):
+    client = Client()
+    client.evaluate = never
     server.evaluations = [{"version": 10, "length": 6}]
-    with pytest.raises(OffbeatError, match="asks for losses and metrics, which a client with terms never sends"):
-        run(Measuring())
+    refuses("asks for losses and metrics, which a client with terms never sends", client, gives_up=False)
     assert [path for path in server.paths("POST") if "evaluations" in path] == []
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
+        ({"privacy": None}, "which a client with terms never sends"),
+        (
+            {"privacy": {"terms": "0a" * 32}},
+            f"terms 0a0a0a0a0a0a0a0a…, this client has {TERMS.digest.hex()[:16]}…: ask",
+        ),
         ({"length": 7}, "model has 7 parameters, the terms are for 6"),
         ({"payload": "difference"}, "asks for a difference or for compression, but the terms are for a delta"),
-        ({"payload": "params"}, "asks for a params or"),
         ({"plan": replace(PLAN, lr=1e-30)}, "plan is not the one in the terms: lr is 1e-30"),
-        ({"plan": replace(PLAN, batch_size=1)}, "batch_size is 1, the terms say 2"),
-        (
-            {"plan": replace(PLAN, compression=Compression("sign"))},
-            "or for compression, but the terms are for",
-        ),
+        ({"plan": replace(PLAN, compression=Compression("sign"))}, "or for compression, but the terms are for"),
         ({"urgent": True}, "asks for an update before its last step, which masks do not hide"),
         ({"needs_loss": True}, "asks for losses"),
         ({"corrects_gradients": True}, "corrects gradients"),
     ],
 )
-def test_visits_that_do_not_go_with_masks_are_refused(server, helper, run, offer, values, message):
+def test_visits_that_do_not_go_with_masks_are_refused(helper, refuses, offer, values, message):
     offer(0, **values)
-    with pytest.raises(OffbeatError, match=message):
-        run(lambda *_: pytest.fail("trained"))
-    assert server.paths("PUT") == []
+    refuses(message)
 
 
-def other_helper():
-    return Helper(Ed25519PrivateKey.from_private_bytes(b"o" * 32))
-
-
-FORGED = other_helper().facts()
+FORGED = Helper(Ed25519PrivateKey.from_private_bytes(b"o" * 32)).facts()
 
 
 @pytest.mark.parametrize(
@@ -293,46 +275,36 @@ FORGED = other_helper().facts()
         ({"head": FORGED["head"]}, "the head was not signed by the helper of the terms"),
     ],
 )
-def test_facts_that_are_not_the_helpers_or_out_of_range_make_no_share(server, helper, run, offer, changes, message):
+def test_facts_that_are_not_the_helpers_or_out_of_range_make_no_share(
+    server, helper, run, refuses, offer, changes, message
+):
     offer(0)
     facts = helper.facts()
     server.share = lambda _: facts | changes
-    for _ in range(2):
-        with pytest.raises(OffbeatError, match=message):
-            run()
-    assert server.paths("PUT") == []
+    for client in (fit, never):
+        refuses(message, client, gives_up=False)
     server.share = helper.facts
-    assert run(lambda *_: pytest.fail("trained again")) == 1
+    assert run(never) == 1
 
 
-@pytest.mark.parametrize("changes", [{"head_number": 4}, {"head_number": 0}, {"chain": b"fork"}])
-def test_a_head_that_goes_back_or_is_another_stops_the_client(server, helper, run, offer, changes):
-    helper.head_number = 5
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"head_number": 4}, r"has seen head 5 \(.*restored from an old copy"),
+        ({"chain": b"fork"}, r"has seen head 5 \(.*restored from an old copy"),
+        # An old epoch's key may have been stolen.
+        ({"epoch": 1}, "the helper's key of epoch 1, but this client has seen that of epoch 2.*restored"),
+    ],
+)
+def test_a_head_or_an_epoch_that_goes_back_stops_the_client(server, helper, run, refuses, offer, changes, message):
+    helper.head_number, helper.epoch = 5, 2
     offer(0)
     run()
     offer(1)
     vars(helper).update(changes)
-    with pytest.raises(OffbeatError, match=r"has seen head 5 \(.*restored from an old copy"):
-        run()
-    assert len(server.put) == 1
-    helper.chain, helper.head_number = b"chain", 6
-    assert run(lambda *_: pytest.fail("trained again")) == 1
-
-
-def test_an_epoch_that_goes_back_stops_the_client(server, helper, run, offer):
-    """Whoever has stolen an old epoch's key could open the masks that are sealed with it."""
-    helper.epoch, helper.head_number = 2, 200
-    offer(0)
-    run()
-    offer(1)
-    helper.epoch = 1
-    with pytest.raises(
-        OffbeatError, match=r"the helper's key of epoch 1, but this client has seen that of epoch 2.*restored"
-    ):
-        run()
-    assert len(server.put) == 1
-    helper.epoch = 3
-    assert run(lambda *_: pytest.fail("trained again")) == 1
+    refuses(message, fit, gives_up=False)
+    helper.chain, helper.head_number, helper.epoch = b"chain", 6, 3
+    assert run(never) == 1
 
 
 def test_a_server_without_the_helpers_facts_is_asked_again(server, helper, run, offer):
@@ -343,16 +315,14 @@ def test_a_server_without_the_helpers_facts_is_asked_again(server, helper, run, 
     assert len(server.put) == 1
 
 
-def test_visits_rise(server, helper, run, offer, model):
+def test_visits_rise(server, helper, run, refuses, offer, model):
     offer(3)
     run()
     server.receipts.clear()
     for number in (3, 2):
         server.serve(20, model)
         server.offer(number, 20, privacy=PRIVACY)
-        with pytest.raises(OffbeatError, match=f"gives visit {number} after visit 3: it was restored"):
-            run(lambda *_: pytest.fail("trained"))
-    assert len(server.put) == 1
+        refuses(f"gives visit {number} after visit 3: it was restored")
 
 
 def test_a_version_is_trained_from_once(server, helper, run, offer, model):
@@ -377,7 +347,7 @@ def test_a_share_is_sent_again_unchanged_until_it_is_stale(server, helper, run, 
         run()
     helper.epoch, helper.head_number, helper.version = 1, 101, 15
     server.faults["PUT", "/v1/uploads/0"] = [Fault(before_answer=False, status=500), Fault(409, "stale-share")]
-    assert run(lambda *_: pytest.fail("trained again")) == 1
+    assert run(never) == 1
     shares = [announced["share"] for _, announced, _ in server.put]
     assert shares == [shares[0]] * 6 + [shares[-1]]
     (old, body), (new, new_body) = [(announced, body) for _, announced, body in (server.put[0], server.put[-1])]
@@ -397,7 +367,7 @@ def test_the_rest_of_a_stale_body_at_the_server_does_no_harm(server, helper, run
         run()
     assert server.bodies[0] == server.put[0][2][:9]
     server.faults.clear()
-    assert run(lambda *_: pytest.fail("trained again")) == 1
+    assert run(never) == 1
     announced = server.announced[0]
     assert announced == server.put[-1][1] != server.put[0][1]
     assert helper.open(announced, server.bodies[0])[0].visit == 0
@@ -409,14 +379,6 @@ def test_a_server_that_finds_every_share_stale_ends_the_attempts(server, helper,
     with pytest.raises(ServiceError, match="stale-share"):
         run()
     assert len(server.put) == 4
-
-
-def test_a_wrong_share_ends_the_client_but_not_the_next_one(server, helper, run, offer):
-    offer(0, 1)
-    server.faults["PUT", "/v1/uploads/0"] = [Fault(422, "wrong-share")]
-    with pytest.raises(ServiceError, match="wrong-share"):
-        run()
-    assert run() == 1
 
 
 def test_a_plain_update_from_before_the_terms_is_dropped(server, helper, run, offer):
@@ -433,55 +395,6 @@ def test_a_plain_update_from_before_the_terms_is_dropped(server, helper, run, of
     assert [announced.keys() for _, announced, _ in server.put] == [KEYS]
 
 
-def test_a_client_that_had_terms_needs_them(server, helper, run, offer):
+def test_a_client_without_terms_refuses_a_private_visit(helper, refuses, offer):
     offer(0)
-    run()
-    heard = len(server.heard)
-    with pytest.raises(OffbeatError, match="has joined with --terms before"):
-        run(terms=None)
-    assert len(server.heard) == heard
-
-
-def test_a_client_without_terms_refuses_a_private_visit(server, helper, run, offer):
-    offer(0)
-    with pytest.raises(OffbeatError, match="masked updates only: join with --terms"):
-        run(lambda *_: pytest.fail("trained"), terms=None)
-    assert server.paths("PUT") == []
-    assert "/v1/visits/0/give-up" in server.paths("POST")
-
-
-def test_killed_anywhere_only_one_share_a_visit_and_epoch_leaves_the_client(
-    server, helper, tmp_path, quick, model, offer, kill_at
-):
-    """Over three visits, of which the third's upload comes in two pieces."""
-    deltas = [delta_of(visit) for visit in range(3)]
-
-    def begin():
-        server.faults["PUT", "/v1/uploads/2"] = [Fault(body_bytes=9)]
-        offer(0, 1, 2)
-
-    each = lives(server, helper, kill_at, tmp_path, terms=TERMS, offer=begin, make_client=Client, backoff=quick)
-    for client, kills, folder in each:
-        check_received(server, deltas, model)
-        assert len(client.trained) <= 3 + kills
-        shares = {}  # of each visit, in the order in which they came
-        for visit, announced, body in server.put:
-            bodies = shares.setdefault(visit, {}).setdefault(json.dumps(announced), set())
-            bodies.add(body)
-            assert visit == 2 or len(bodies) == 1
-            assert announced != server.announced[visit] or body in server.bodies[visit]
-        epochs = {
-            visit: [helper.envelope(json.loads(text)).binding.epoch for text in by_announcement]
-            for visit, by_announcement in shares.items()
-        }
-        assert epochs == {0: [0], 1: [0, 1], 2: [1]}, folder
-        for visit, delta in enumerate(deltas):
-            quantised = helper.open(server.announced[visit], server.bodies[visit])[1]
-            assert np.abs(np.array(quantised) * TERMS.step - delta).max() < 1.001 * TERMS.step
-        assert sorted(server.receipts) == [0, 1, 2]
-        (path,) = folder.glob("private-*.json")
-        record = json.loads(path.read_text())
-        assert (record["visit"], record["start_version"], record["head_number"]) == (2, 12, 101), folder
-        (path,) = folder.glob("models-*.txt")
-        digests = {version: model_digest(model_of(version, model)).hex() for version in (10, 11, 12)}
-        assert read_models(path).digests == digests, folder
+    refuses("masked updates only: join with --terms", terms=None)
