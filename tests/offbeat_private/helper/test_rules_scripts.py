@@ -73,7 +73,7 @@ VISITS = st.lists(st.tuples(st.integers(0, ROSTERED), st.integers(0, 6), st.inte
 STEPS = st.lists(st.one_of(VISITS, st.integers(0, 8), st.just("restart")), max_size=30)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(script=STEPS)
 def test_a_batch_is_opened_exactly_if_the_rules_allow_it(script):
     server = Server()
@@ -88,7 +88,7 @@ def test_a_batch_is_opened_exactly_if_the_rules_allow_it(script):
         server.check()
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_a_server_that_follows_the_rules_is_never_refused_until_participations_are_spent(data):
     server = Server()

@@ -67,27 +67,20 @@ def test_only_the_helper_signs_the_head(binding, client_key, hpke_key, helper_ke
     signature = helper_key.sign(b"offbeat-head-v1" + b"t" * 32 + bytes(7) + b"\x04" + b"h" * 32)
     record = seal(SEED, hpke_key.public_key().public_bytes_raw(), binding, signature, client_key)
     parse(record).check_head(helper)
-    refused = [(record, client)]
-    refused += [(flipped(record, bit), helper) for bit in range(8 * INFO, 8 * HEAD)]
-    refused += [(flipped(record, bit), helper) for bit in [*range(8), *range(8 * 168, 8 * 208)]]
-    for changed, key in refused:
+    flips = [*range(8), *range(8 * 168, 8 * 208, 5), *range(8 * INFO, 8 * HEAD, 5)]
+    for changed, key in [(record, client), *((flipped(record, bit), helper) for bit in flips)]:
         with pytest.raises(ValueError, match=r"head was not signed by the helper|must be in 0 …"):
             parse(changed).check_head(key)
 
 
-def test_each_seal_has_its_own_key(record, binding, client_key, hpke_key):
-    other = seal(SEED, hpke_key.public_key().public_bytes_raw(), binding, SIGNED_HEAD, client_key)
-    assert other[HEAD : HEAD + 32] != record[HEAD : HEAD + 32]
-
-
-def test_no_bit_can_be_flipped(record, hpke_key):
-    for bit in range(8 * RECORD_BYTES):
+def test_no_byte_can_be_changed(record):
+    for bit in range(0, 8 * RECORD_BYTES, 5):  # at least one of each byte
         with pytest.raises(ValueError, match=r"share was not signed by its client|must be in 0 …"):
             parse(flipped(record, bit)).check_signature()
 
 
-def test_no_bit_of_info_or_ciphertext_can_be_flipped_by_the_client_itself(record, client_key, hpke_key):
-    for bit in [*range(8 * INFO), *range(8 * HEAD, 8 * CIPHERTEXT)]:
+def test_no_byte_of_info_or_ciphertext_can_be_changed_by_the_client_itself(record, client_key, hpke_key):
+    for bit in [*range(0, 8 * INFO, 5), *range(8 * HEAD, 8 * CIPHERTEXT, 5)]:
         changed = flipped(record, bit)
         try:
             envelope = parse(resigned(changed[:CIPHERTEXT], client_key))
@@ -97,15 +90,6 @@ def test_no_bit_of_info_or_ciphertext_can_be_flipped_by_the_client_itself(record
         with pytest.raises(
             ValueError, match=r"^the seed cannot be opened: it was sealed for another key, or the record was changed$"
         ):
-            envelope.open(hpke_key)
-
-
-def test_another_binding_cannot_take_the_seed(record, binding, client_key, hpke_key):
-    for name in NUMBERS:
-        changed = binding._replace(**{name: getattr(binding, name) + 1})
-        envelope = parse(resigned(changed.to_bytes() + record[INFO:CIPHERTEXT], client_key))
-        envelope.check_signature()
-        with pytest.raises(ValueError, match="sealed for another key, or the record was changed"):
             envelope.open(hpke_key)
 
 
@@ -126,27 +110,19 @@ def test_a_signature_of_something_else_does_not_count(record, client_key):
         parse(bare).check_signature()
 
 
-def test_another_key_opens_nothing(record):
-    with pytest.raises(ValueError, match="sealed for another key, or the record was changed"):
-        parse(record).open(X25519PrivateKey.from_private_bytes(b"y" * 32))
+def test_another_key_opens_nothing_and_a_point_of_low_order_is_refused(record, binding, client_key, hpke_key):
+    low = resigned(record[:HEAD] + bytes(32) + record[HEAD + 32 : CIPHERTEXT], client_key)
+    for content, key in ((record, X25519PrivateKey.from_private_bytes(b"y" * 32)), (low, hpke_key)):
+        with pytest.raises(ValueError, match="sealed for another key, or the record was changed"):
+            parse(content).open(key)
+    again = seal(SEED, hpke_key.public_key().public_bytes_raw(), binding, SIGNED_HEAD, client_key)
+    assert again[HEAD : HEAD + 32] != record[HEAD : HEAD + 32]  # each has its own key
 
 
-def test_a_point_of_low_order_is_refused(record, client_key, hpke_key):
-    envelope = parse(resigned(record[:HEAD] + bytes(32) + record[HEAD + 32 : CIPHERTEXT], client_key))
-    with pytest.raises(ValueError, match="sealed for another key, or the record was changed"):
-        envelope.open(hpke_key)
-
-
-@given(st.binary(max_size=450).filter(lambda record: len(record) != RECORD_BYTES))
-def test_other_lengths_are_refused(record):
-    with pytest.raises(ValueError, match=rf"^a share record has 420 bytes, got {len(record)}$"):
-        parse(record)
-
-
-@pytest.mark.parametrize("change", [-1, 1])
-def test_a_byte_more_or_less_is_refused(record, change):
-    with pytest.raises(ValueError, match="a share record has 420 bytes"):
-        parse((record + b"\x00")[: RECORD_BYTES + change])
+@pytest.mark.parametrize("length", [0, RECORD_BYTES - 1, RECORD_BYTES + 1])
+def test_other_lengths_are_refused(record, length):
+    with pytest.raises(ValueError, match=rf"^a share record has 420 bytes, got {length}$"):
+        parse((record + b"\x00")[:length])
 
 
 @given(st.binary(min_size=RECORD_BYTES, max_size=RECORD_BYTES))
@@ -158,18 +134,14 @@ def test_random_bytes_raise_nothing_but_one_line(record):
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_numbers_have_a_range(binding, name, client_key, hpke_key):
+def test_numbers_have_a_range(binding, record, name):
     limit = 2**32 if name == "epoch" else 2**63
     assert binding._replace(**{name: limit - 1}).check()
     for number in (-1, limit):
         with pytest.raises(ValueError, match=re.escape(f"{name} of a share must be in 0 … {limit - 1}, got {number}")):
-            seal(
-                SEED,
-                hpke_key.public_key().public_bytes_raw(),
-                binding._replace(**{name: number}),
-                SIGNED_HEAD,
-                client_key,
-            )
+            binding._replace(**{name: number}).to_bytes()
+    with pytest.raises(ValueError, match=r"^visit of a share must be in 0 … \d+, got 9223372036854775809$"):
+        parse(record[:80] + b"\x80" + record[81:])  # the visit's first byte
 
 
 @pytest.mark.parametrize(
@@ -179,12 +151,6 @@ def test_bytes_are_neither_padded_nor_cut(binding, name, length):
     for content in (bytes(length - 1), bytes(length + 1)):
         with pytest.raises(ValueError, match=f"{name} of a share must have {length} bytes, got {len(content)}"):
             binding._replace(**{name: content}).to_bytes()
-
-
-def test_numbers_out_of_range_are_not_parsed(record):
-    changed = record[:80] + b"\x80" + record[81:]  # the visit's first byte
-    with pytest.raises(ValueError, match=r"^visit of a share must be in 0 … \d+, got 9223372036854775809$"):
-        parse(changed)
 
 
 def test_only_whole_seeds_for_whole_keys_are_sealed(binding, client_key, hpke_key):
