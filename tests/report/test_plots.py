@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from offbeat.report.line_styles import line_styles
+from offbeat.report.plot_style import line_styles
 from offbeat.report.plots import _apart, curves, staleness
 from tests.report.example_runs import a_run, draw
 

@@ -10,7 +10,7 @@ from tests.report.example_runs import a_run, client_run
 
 
 def cells(rows):
-    return {line.name: line.cells for group in lines(rows) for line in group}
+    return {line.name: tuple(cell.text for cell in line.cells) for group in lines(rows) for line in group}
 
 
 def printed(rows, width):
@@ -60,7 +60,7 @@ def test_a_narrow_terminal_folds_names_and_not_values():
     for row in lines(rows):
         for line in row:
             for cell in line.cells:
-                assert cell in text
+                assert cell.text in text
     assert max(map(len, text.splitlines())) <= 40
 
 
@@ -73,9 +73,9 @@ def test_the_caption_says_how_many_seeds_an_interval_is_over():
 
 def test_another_measure_than_accuracy():
     evaluate = {"metrics": ["balanced_error", "accuracy"], "better": "lower", "target": 0.45}
-    rows = summarise([a_run("a", 0, (0.9, 0.41234), evaluate=evaluate)])
+    rows = summarise([a_run("a", 0, (0.9, 0.41234, 0.5), evaluate=evaluate)])
     assert list(cells(rows).items())[:6] == [
-        ("Final balanced error", ("0.412",)),
+        ("Final balanced error", ("0.500",)),
         ("Best balanced error", ("0.412",)),
         ("Final accuracy", ("25.0 %",)),
         ("Final loss", ("1.00",)),
@@ -99,7 +99,8 @@ def test_a_metric_that_a_label_lacks_is_a_dash():
 
 
 def test_the_mean_of_the_last_evaluations():
-    rows = summarise([a_run("a", 0, [0.9] * 5 + [0.2] * 10), a_run("b")])
+    values = [0.9] * 5 + [0.2] * 10
+    rows = summarise([a_run("a", 0, values), a_run("b", 0, values), a_run("b", 1, values[:9])])
     assert cells(rows)["Mean of last 10"] == ("20.0 %", "–")
     assert caption(rows).startswith("Mean of last 10: over the last 10 evaluations.")
 
@@ -137,8 +138,8 @@ def test_a_speed_up_has_the_interval_of_its_pairs():
 
 
 def test_a_median_time_says_how_many_seeds_reached_the_target():
-    rows = summarise([a_run("a", 0), a_run("a", 1), a_run("a", 2, (0.1, 0.2))])
-    assert cells(rows)["Time to 50 %"] == ("1 min 40 s, median (2 of 3 seeds)",)
+    rows = summarise([a_run("a", 0), a_run("a", 1, (0.1, 0.1, 0.5)), a_run("a", 2, (0.1, 0.2))])
+    assert cells(rows)["Time to 50 %"] == ("3 min 20 s, median (2 of 3 seeds)",)
     assert "Median: of all seeds; a seed that missed it counts as the slowest." in caption(rows)
 
 
@@ -158,6 +159,7 @@ def test_worlds_that_differ_have_no_speed_up():
     other.config["data"] = {"name": "mnist"}
     rows = summarise([a_run("fedavg"), other])
     assert cells(rows)["Speed-up"] == ("×1.0", "–")
+    assert cells(rows)["Difference to fedavg"] == ("–", "–")
     assert caption(rows).endswith("Speed-up: over fedavg. No speed-up across different worlds.")
     assert "worlds" not in caption(summarise([a_run("fedavg"), a_run("b")]))
 
@@ -256,3 +258,21 @@ def test_clients_have_lines_where_some_have_measured():
 def test_nobody_was_available_at_the_end():
     rows = summarise([client_run("a", client_accuracy_mean=[0.1, 0.2, math.nan])])
     assert cells(rows)["Clients' accuracy, mean"] == (cells(summarise([a_run("a", 0, (math.nan,))]))["Final accuracy"])
+
+
+def test_each_text_has_its_number():
+    spent = {"epsilon": [0.0, 1.0, 1.5], "epsilon_replace_one": [0.0, 2.0, 4.0]}
+    runs = [client_run("fedavg", **spent), a_run("b", 0, (0.1, 0.4), [(None, "lost")])]
+    found = {line.name: line.cells for group in lines(summarise(runs)) for line in group}
+    for name, texts in {
+        "Final accuracy": [("60.0 %", 0.6), ("40.0 %", 0.4)],
+        "Difference to fedavg": [("–", 0.0), ("-20.0 points", pytest.approx(-0.2))],
+        "Time to 50 %": [("10 min", 600), ("–", None)],
+        "Speed-up": [("×1.0", 1.0), ("–", None)],
+        "Sent by clients": [("2 B", 2), ("1 B", 1)],
+        "Max staleness": [("–", None), ("–", None)],
+        "Clients' accuracy, worst tenth": [("15.0 %", 0.15), ("–", None)],
+        "ε, replace one": [("4.00", 4), ("–", None)],
+    }.items():
+        assert [(cell.text, cell.value) for cell in found[name]] == texts, name
+    assert all((cell.value is None) is (cell.text == "–") for name, cells in found.items() for cell in cells[1:])

@@ -84,7 +84,7 @@ def write_report(histories: Histories, folder: str | Path) -> Path:
     """
     # Imported here, because matplotlib takes long to import.
     from offbeat.report.collect import collect
-    from offbeat.report.html import write_report as write_report_of_runs
+    from offbeat.report.page.page import write_report as write_report_of_runs
 
     named = _named(histories)
     _check(named)

@@ -210,7 +210,7 @@ def select_labels(experiment: "Experiment", labels: Sequence[str]) -> list[str]:
 def _show(runs: Sequence["Run"], folder: Path, title: str, target: float | None = None) -> None:
     """Print the table of a comparison and write its report."""
     from offbeat.cli.terminal import console
-    from offbeat.report.html import write_report
+    from offbeat.report.page.page import write_report
     from offbeat.report.summary import summarise
     from offbeat.report.table import TerminalTable
     from offbeat.runs.settings import world_of

@@ -44,7 +44,7 @@ def write_markdown(rows: Sequence[Row], path: Path) -> Path:
     table = [
         _markdown_line(["", *(row.label for row in rows)]),
         "|:--|" + "--:|" * len(rows),
-        *(_markdown_line([line.name, *line.cells]) for group in lines(rows) for line in group),
+        *(_markdown_line([line.name, *(cell.text for cell in line.cells)]) for group in lines(rows) for line in group),
     ]
     # Markdown joins lines without an empty line between them.
     text = "\n\n".join(["\n".join(table), *(_escape(line) for line in caption(rows).splitlines())])

@@ -13,11 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from offbeat.report.cost_axes import cost_axis, measure_title
-from offbeat.report.line_styles import line_styles
-from offbeat.report.mean_curves import MeanCurve, mean_curve, seed_curve
+from offbeat.report.curves import MeanCurve, cost_axis, mean_curve, measure_title, seed_curve
 from offbeat.report.metrics import Measure, main_measure
-from offbeat.report.plot_style import GREY, STYLE, WIDTH, matplotlib_dashes, tidy, title
+from offbeat.report.plot_style import GREY, STYLE, WIDTH, line_styles, matplotlib_dashes, tidy, title
 from offbeat.report.staleness_bins import staleness_bins
 from offbeat.runs.directory import Run
 from offbeat.runs.settings import by_label

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,84 +14,162 @@ from rich.table import Table
 from rich.text import Text
 
 from offbeat import units
-from offbeat.report.metrics import Measure
+from offbeat.report.curves import STATISTIC_TITLES
+from offbeat.report.metrics import LOSS, Measure
 from offbeat.report.summary import TAIL, Row
 from offbeat.statistics.estimates import Estimate
 
 NOTHING = "–"
 _LABEL = 20  # characters of a label; a longer one is folded unless its column is wider
 
+_Of = Callable[[Row], Estimate | None]
+_Write = Callable[[float, float | None], str]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text, and the number that it is sorted by."""
+
+    text: str
+    value: float | None = None
+
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the table."""
+    """One measure of all algorithms."""
 
     name: str
-    cells: tuple[str, ...]  # one for each algorithm
+    cells: tuple[Cell, ...]  # one for each algorithm
 
 
 def lines(rows: Sequence[Row]) -> list[list[Line]]:
     """Return the lines of the table, in groups that are not empty."""
-    measure = rows[0].measure
-    time = [Line("Real time", _durations([row.real_seconds for row in rows]))]
-    if rows[0].target is not None:
-        name = rows[0].measure.at(rows[0].target)
-        time = [
-            Line(f"Time to {name}", _times_to_target(rows)),
-            _line("Speed-up", rows, _speed_up),
-            _line(f"Visits to {name}", rows, lambda row: _write(row.updates_to_target, units.count)),
-            Line(f"Sent to {name}", _sizes([row.bytes_to_target for row in rows])),
-            *time,
-        ]
-    return [
-        _quality(rows, measure),
-        _on_clients(rows, measure),
-        time,
+    main, clients = rows[0].measure, STATISTIC_TITLES if any(row.clients for row in rows) else {}
+    groups = [
+        _quality(rows, main),
         [
-            _line("Updates counted", rows, lambda row: _write(row.counted, units.count)),
-            _line("Updates unused", rows, lambda row: _write(row.unused, units.count)),
-            _line("Updates lost", rows, lambda row: _write(row.lost, units.count)),
+            _line(f"Clients' {main.title}, {title}", rows, lambda row, name=name: row.clients.get(name), main.write)
+            for name, title in clients.items()
+        ],
+        [*_to_target(rows), _durations("Real time", rows, lambda row: row.real_seconds)],
+        [
+            _line("Updates counted", rows, lambda row: row.counted, units.count),
+            _line("Updates unused", rows, lambda row: row.unused, units.count),
+            _line("Updates lost", rows, lambda row: row.lost, units.count),
         ],
         [
-            _line("Mean staleness", rows, lambda row: _write(row.mean_staleness, units.decimal)),
-            _line("Max staleness", rows, _max_staleness),
+            _line("Mean staleness", rows, lambda row: row.mean_staleness, units.decimal),
+            _numbers("Max staleness", rows, lambda row: row.max_staleness, units.count),
         ],
         [
-            Line("Sent to clients", _sizes([row.bytes_down for row in rows])),
-            Line("Sent by clients", _sizes([row.bytes_up for row in rows])),
+            _sizes("Sent to clients", rows, lambda row: row.bytes_down),
+            _sizes("Sent by clients", rows, lambda row: row.bytes_up),
         ],
         _privacy(rows),
     ]
+    return [group for group in groups if group]
 
 
-def _on_clients(rows: Sequence[Row], measure: Measure) -> list[Line]:
-    if not any(row.clients for row in rows):
-        return []
-    names = {"weighted": "by examples", "mean": "mean", "p10": "10th percentile", "p50": "median",
-             "p90": "90th percentile", "worst": "worst tenth"}  # fmt: skip
-    return [
-        _line(
-            f"Clients' {measure.title}, {name}",
-            rows,
-            lambda row, statistic=statistic: _write(row.clients.get(statistic), measure.write),
-        )
-        for statistic, name in names.items()
+def _quality(rows: Sequence[Row], main: Measure) -> list[Line]:
+    result = [
+        _line(f"Final {main.title}", rows, lambda row: row.final[main], main.write),
+        _line(f"Best {main.title}", rows, lambda row: row.best, main.write),
     ]
+    if len(rows) > 1:
+        result.insert(1, Line(f"Difference to {rows[0].baseline}", tuple(map(_difference, rows))))
+    if any(row.tail for row in rows):
+        result.append(_line(f"Mean of last {TAIL}", rows, lambda row: row.tail, main.write))
+    # Experiments may have different metrics; the loss comes last.
+    others = {measure: None for row in rows for measure in row.final if measure != main}
+    for measure in sorted(others, key=lambda measure: measure.name == LOSS):
+        name = f"Final {measure.title}"
+        result.append(_line(name, rows, lambda row, measure=measure: row.final.get(measure), measure.write))
+    return result
+
+
+def _difference(row: Row) -> Cell:
+    if row.difference is None:
+        return Cell(NOTHING)
+    mean, low = row.difference.mean, row.difference.low
+    half_width = None if low is None else mean - low
+    return Cell(NOTHING if row.label == row.baseline else row.measure.write_difference(mean, half_width), mean)
+
+
+def _to_target(rows: Sequence[Row]) -> list[Line]:
+    if rows[0].target is None:
+        return []
+    name = rows[0].measure.at(rows[0].target)
+    times = _durations(f"Time to {name}", rows, lambda row: row.seconds_to_target)
+    reached = tuple(
+        Cell(_some_seeds(row)) if row.seconds_to_target is None else cell
+        for row, cell in zip(rows, times.cells, strict=True)
+    )
+    return [
+        Line(times.name, reached),
+        Line("Speed-up", tuple(map(_speed_up, rows))),
+        _line(f"Visits to {name}", rows, lambda row: row.updates_to_target, units.count),
+        _sizes(f"Sent to {name}", rows, lambda row: row.bytes_to_target),
+    ]
+
+
+def _some_seeds(row: Row) -> str:
+    """Write the time of an algorithm that missed the target in some seed."""
+    if not row.reached:
+        return NOTHING
+    median = NOTHING if row.median_to_target is None else f"{units.duration(row.median_to_target)}, median"
+    return f"{median} ({row.reached} of {row.seeds} seeds)"
+
+
+def _speed_up(row: Row) -> Cell:
+    if row.speed_up is None:
+        return Cell(NOTHING)
+    factor, low, high = row.speed_up.mean, row.speed_up.low, row.speed_up.high
+    if low is None or high is None or row.label == row.baseline:
+        return Cell(units.factor(factor), factor)
+    return Cell(f"{units.factor(factor)} ({units.factor(low)[1:]} to {units.factor(high)[1:]})", factor)
 
 
 def _privacy(rows: Sequence[Row]) -> list[Line]:
     if all(row.epsilon is None for row in rows):
         return []
     return [
-        _line("ε, zero-out", rows, lambda row: _epsilon(row.epsilon)),
-        _line("ε, replace one", rows, lambda row: _epsilon(row.epsilon_replace_one)),
+        _numbers("ε, zero-out", rows, lambda row: row.epsilon, _epsilon),
+        _numbers("ε, replace one", rows, lambda row: row.epsilon_replace_one, _epsilon),
     ]
 
 
-def _epsilon(value: float | None) -> str:
-    if value is None:
-        return NOTHING
+def _epsilon(value: float) -> str:
     return "∞" if math.isinf(value) else f"{value:.2f}"
+
+
+def _numbers(name: str, rows: Sequence[Row], of: Callable[[Row], float | None], write: Callable[[float], str]) -> Line:
+    values = map(of, rows)
+    return Line(name, tuple(Cell(NOTHING) if value is None else Cell(write(value), value) for value in values))
+
+
+def _line(name: str, rows: Sequence[Row], of: _Of, write: _Write) -> Line:
+    """Return a line of means with their intervals."""
+    found = map(of, rows)
+    cells = (Cell(NOTHING) if one is None else Cell(write(one.mean, one.half_width), one.mean) for one in found)
+    return Line(name, tuple(cells))
+
+
+def _durations(name: str, rows: Sequence[Row], of: _Of) -> Line:
+    # Without an interval a duration has two units, such as 1 h 12 min, so a row needs no common unit.
+    found = list(map(of, rows))
+    like = _middling(found) if any(one and one.half_width for one in found) else None
+    return _line(name, rows, of, lambda mean, half_width: units.duration(mean, half_width, like))
+
+
+def _sizes(name: str, rows: Sequence[Row], of: _Of) -> Line:
+    like = _middling(map(of, rows))
+    return _line(name, rows, of, lambda mean, half_width: units.size(mean, half_width, like))
+
+
+def _middling(estimates: Iterable[Estimate | None]) -> float | None:
+    """Return the lower median, for whose unit few numbers of the row are too small."""
+    means = [estimate.mean for estimate in estimates if estimate and estimate.mean > 0]
+    return statistics.median_low(means) if means else None
 
 
 def caption(rows: Sequence[Row]) -> str:
@@ -168,7 +246,7 @@ class TerminalTable:
         table = Table(box=box.SIMPLE, pad_edge=False)
         table.add_column("", no_wrap=not is_narrow, overflow="fold")
         for column, label in list(enumerate(self._labels))[columns]:
-            widest = max(cell_len(line.cells[column]) for group in self._groups for line in group)
+            widest = max(cell_len(line.cells[column].text) for group in self._groups for line in group)
             # Text, because rich reads square brackets in a string as markup.
             least = widest if is_narrow else None
             table.add_column(
@@ -176,37 +254,9 @@ class TerminalTable:
             )
         for group in self._groups:
             for line in group:
-                table.add_row(Text(line.name), *line.cells[columns])
+                table.add_row(Text(line.name), *(cell.text for cell in line.cells[columns]))
             table.add_section()
         return table
-
-
-def _quality(rows: Sequence[Row], main: Measure) -> list[Line]:
-    result = [
-        _line(f"Final {main.title}", rows, lambda row: _write(row.final[main], main.write)),
-        _line(f"Best {main.title}", rows, lambda row: _write(row.best, main.write)),
-    ]
-    if len(rows) > 1:
-        result.insert(1, _line(f"Difference to {rows[0].baseline}", rows, _difference))
-    if any(row.tail for row in rows):
-        result.append(_line(f"Mean of last {TAIL}", rows, lambda row: _write(row.tail, main.write)))
-    # Experiments may have different metrics; the loss comes last.
-    others = {measure: None for row in rows for measure in row.final if measure != main}
-    for measure in sorted(others, key=lambda measure: measure.name == "loss"):
-        result.append(_line(f"Final {measure.title}", rows, _final(measure)))
-    return result
-
-
-def _difference(row: Row) -> str:
-    if row.difference is None or row.label == row.baseline:
-        return NOTHING
-    mean, low = row.difference.mean, row.difference.low
-    half_width = None if low is None else mean - low
-    return row.measure.write_difference(mean, half_width)
-
-
-def _final(measure: Measure) -> Callable[[Row], str]:
-    return lambda row: _write(row.final.get(measure), measure.write)
 
 
 def _warnings(rows: Sequence[Row]) -> list[str]:
@@ -222,56 +272,3 @@ def _warnings(rows: Sequence[Row]) -> list[str]:
         for seed, seconds in row.unfinished.items():
             warnings.append(f"{row.label}, seed {seed} is unfinished: read up to {seconds:,.0f} virtual seconds.")
     return warnings
-
-
-def _line(name: str, rows: Sequence[Row], cell: Callable[[Row], str]) -> Line:
-    return Line(name, tuple(cell(row) for row in rows))
-
-
-def _write(estimate: Estimate | None, unit: Callable[[float, float | None], str]) -> str:
-    return NOTHING if estimate is None else unit(estimate.mean, estimate.half_width)
-
-
-def _times_to_target(rows: Sequence[Row]) -> tuple[str, ...]:
-    times = _durations([row.seconds_to_target for row in rows])
-    return tuple(
-        _some_seeds(row) if row.seconds_to_target is None else time for row, time in zip(rows, times, strict=True)
-    )
-
-
-def _some_seeds(row: Row) -> str:
-    """Write the time of an algorithm that missed the target in some seed."""
-    if not row.reached:
-        return NOTHING
-    median = NOTHING if row.median_to_target is None else f"{units.duration(row.median_to_target)}, median"
-    return f"{median} ({row.reached} of {row.seeds} seeds)"
-
-
-def _durations(estimates: Sequence[Estimate | None]) -> tuple[str, ...]:
-    # Without an interval a duration has two units, such as 1 h 12 min, so a row needs no common unit.
-    like = _middling(estimates) if any(estimate and estimate.half_width for estimate in estimates) else None
-    return tuple(_write(one, lambda mean, half_width: units.duration(mean, half_width, like)) for one in estimates)
-
-
-def _sizes(estimates: Sequence[Estimate | None]) -> tuple[str, ...]:
-    like = _middling(estimates)
-    return tuple(_write(one, lambda mean, half_width: units.size(mean, half_width, like)) for one in estimates)
-
-
-def _middling(estimates: Sequence[Estimate | None]) -> float | None:
-    """Return the lower median, for whose unit few numbers of the row are too small."""
-    means = [estimate.mean for estimate in estimates if estimate and estimate.mean > 0]
-    return statistics.median_low(means) if means else None
-
-
-def _speed_up(row: Row) -> str:
-    if row.speed_up is None:
-        return NOTHING
-    factor, low, high = row.speed_up.mean, row.speed_up.low, row.speed_up.high
-    if low is None or high is None or row.label == row.baseline:
-        return units.factor(factor)
-    return f"{units.factor(factor)} ({units.factor(low)[1:]} to {units.factor(high)[1:]})"
-
-
-def _max_staleness(row: Row) -> str:
-    return NOTHING if row.max_staleness is None else units.count(row.max_staleness)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from offbeat import units
 from offbeat.report.metrics import Measure
-from offbeat.report.page.numbers import short, thinned
+from offbeat.report.page.curve_data import short, thinned
 from offbeat.runs.directory import OUTCOMES, Run, read_clients
 from offbeat.runs.parquet_chunks import Columns
 from offbeat.runs.settings import by_label

@@ -1,16 +1,15 @@
 """Data of the main chart: each measure over each cost, by seed and as a mean."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from offbeat.client_metrics import STATISTICS, column
-from offbeat.report.cost_axes import CostAxis, cost_axis, measure_title
-from offbeat.report.mean_curves import Curve, mean_curve, seed_curve
+from offbeat.report.curves import CostAxis, Curve, cost_axis, mean_curve, measure_title, seed_curve
 from offbeat.report.metrics import Measure, cost, measures_of
-from offbeat.report.page.numbers import short, thinned
 from offbeat.runs.directory import Run
 from offbeat.runs.settings import by_label
 
@@ -118,3 +117,30 @@ def _curve(run: Run, measure: Measure, over: str, unit: float) -> Curve:
         return seed_curve(run, measure, over, unit)
     xs = cost(over, run) / unit  # runs of a merged report may have other measures
     return xs, np.full(len(xs), np.nan)
+
+
+_DIGITS = 5  # significant; a screen shows three or four
+
+
+def thinned(number: int, most: int) -> NDArray[np.int64]:
+    """Return at most ``most`` of ``number`` indices, with both ends.
+
+    One half is spread evenly. The other half is spread evenly over the logarithm, for logarithmic axes.
+    """
+    if number <= most:
+        return np.arange(number)
+    even = np.linspace(0, number - 1, most // 2)
+    early = np.geomspace(1, number, most - most // 2) - 1
+    return np.unique(np.concatenate([even, early]).round().astype(np.int64))
+
+
+def short(values: Iterable[float]) -> list[float | int | None]:
+    """Return rounded values for JSON; None for those that are not finite."""
+    return [_short(value) for value in np.asarray(values, dtype=np.float64).tolist()]
+
+
+def _short(value: float) -> float | int | None:
+    if not np.isfinite(value):
+        return None
+    rounded = float(f"{value:.{_DIGITS}g}")
+    return int(rounded) if rounded.is_integer() else rounded

@@ -1,25 +1,32 @@
-"""The page of a comparison: one HTML file that works offline."""
+"""Report of a comparison: a page, one HTML file that works offline, and figures as PNG."""
 
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import jinja2
+import numpy as np
+from matplotlib.figure import Figure
 
-from offbeat.report import table
+from offbeat import units
+from offbeat.report import plots
+from offbeat.report.export import write_file
 from offbeat.report.finding import finding
-from offbeat.report.line_styles import LineStyle, line_styles
+from offbeat.report.metrics import Measure
 from offbeat.report.page.clients_data import client_data, participation_data, timeline_data
-from offbeat.report.page.curve_data import curve_data
-from offbeat.report.page.results import columns, label_columns
+from offbeat.report.page.curve_data import curve_data, spends_privacy
 from offbeat.report.page.settings_and_versions import configurations, differing_settings, origin, package_versions
+from offbeat.report.plot_style import LineStyle, line_styles, png
 from offbeat.report.staleness_bins import StalenessBins, staleness_bins
-from offbeat.report.summary import Row
-from offbeat.runs.directory import Run
-from offbeat.runs.settings import world_of
+from offbeat.report.summary import Row, summarise
+from offbeat.report.table import NOTHING, Cell, Line, caption, lines
+from offbeat.runs.directory import Run, read_labels
+from offbeat.runs.settings import by_label, world_of
 
 _SCRIPTS = ("line_chart.js", "curves.js", "timeline.js", "tables.js", "start.js")
 
@@ -49,8 +56,8 @@ def page(runs: Sequence[Run], rows: Sequence[Row], title: str, command: str) -> 
             {"name": label, "dashes": " ".join(f"{2.5 * part:g}" for part in s.dash)} for label, s in styles.items()
         ],
         columns=_columns(rows),
-        caption=table.caption(rows),
-        by_label=label_columns(runs),
+        caption=caption(rows),
+        by_label=_by_label(runs),
         staleness=_panels(bins),
         bins=len(bins.edges) - 1,
         last_bin=int(bins.edges[-1] - 0.5),
@@ -72,10 +79,33 @@ def _data(runs: Sequence[Run], rows: Sequence[Row], styles: dict[str, LineStyle]
 
 def _columns(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return [
-        {"name": column.name, "cells": column.cells, "begins_group": place == 0}
-        for group in columns(rows)
-        for place, column in enumerate(group)
+        {"name": line.name, "cells": line.cells, "begins_group": place == 0}
+        for group in lines(rows)
+        for place, line in enumerate(group)
     ]
+
+
+def _by_label(runs: Sequence[Run]) -> list[Line]:
+    """Return the accuracy by label of the examples: the mean of each algorithm's seeds.
+
+    Empty if no run has measured it.
+    """
+    measured = [[read_labels(run) for run in group] for group in by_label(runs).values()]
+    labels = sorted({int(label) for group in measured for seed in group for label in seed})
+    return [
+        Line(
+            str(label),
+            tuple(_mean_share([seed[str(label)] for seed in group if str(label) in seed]) for group in measured),
+        )
+        for label in labels
+    ]
+
+
+def _mean_share(values: Sequence[float]) -> Cell:
+    if not values:
+        return Cell(NOTHING)
+    mean = float(np.mean(values))
+    return Cell(units.percent(mean), mean)
 
 
 def _json(data: dict[str, Any]) -> str:
@@ -129,3 +159,29 @@ def _template() -> jinja2.Template:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     return environment.from_string(_text("offbeat.report.page", "report.html"))
+
+
+def write_report(runs: Sequence[Run], folder: Path, title: str, command: str, target: float | None = None) -> Path:
+    """Write ``folder/report.html`` and ``folder/plots/*.png``.
+
+    The page shows the command that made it. ``target`` is that of the main measure; None for the target in the runs'
+    configuration. Every finished run needs a readable ``versions.json``.
+    """
+    rows = summarise(runs, target)
+    title = title.encode(errors="backslashreplace").decode()  # a folder's name need not be UTF-8
+    content = page(runs, rows, title, command).encode("utf-8")
+    for name, figure in _figures(runs, rows[0].measure, rows[0].target).items():
+        write_file(folder / "plots" / f"{name}.png", png(figure))
+    return write_file(folder / "report.html", content)
+
+
+def _figures(runs: Sequence[Run], measure: Measure, target: float | None) -> dict[str, Figure]:
+    name = re.sub(r"\W", "_", measure.name)
+    figures = {
+        f"{name}_over_time": plots.curves("seconds", runs, target),
+        f"{name}_over_bytes": plots.curves("bytes", runs, target),
+        "staleness": plots.staleness(runs),
+    }
+    if private := [run for run in runs if spends_privacy(run)]:
+        figures[f"{name}_over_epsilon"] = plots.curves("epsilon", private, None)
+    return figures

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from offbeat.algorithms import ALGORITHMS
-from offbeat.report.line_styles import line_styles
+from offbeat.report.plot_style import line_styles
 from tests.report.example_runs import a_run
 
 
