@@ -65,9 +65,12 @@ def no_space(*_, **__):
 
 
 class TestFinished:
-    def test_a_run_comes_back(self, tmp_path):
-        path = tmp_path / "mine-seed7"
+    def test_a_run_comes_back_from_these_files(self, tmp_path):
+        path = tmp_path / "new" / "mine-seed7"
         write(path)
+        assert names(path) == FILES
+        assert names(tmp_path / "new") == {"mine-seed7"}
+        assert len({file.stat().st_mode for file in path.iterdir()}) == 1
         back = read(path)
         assert (back.path, back.label, back.seed, back.real_seconds) == (path, "mine", 7, 1.25)
         assert back.config == CONFIG
@@ -99,23 +102,14 @@ class TestFinished:
             "outcome": ["counted", "lost", "unused"],
         }
 
-    def test_writes_these_files_into_a_new_folder(self, tmp_path):
-        write(tmp_path / "a" / "x")
-        assert names(tmp_path / "a" / "x") == FILES
-        assert names(tmp_path / "a") == {"x"}
-        assert len({path.stat().st_mode for path in (tmp_path / "a" / "x").iterdir()}) == 1
-
-    def test_a_run_without_events(self, tmp_path):
+    def test_a_run_without_events_whose_model_consists_of_views_of_one_vector(self, tmp_path):
+        vector = torch.arange(5.0)
         writer = begin(tmp_path / "x")
         writer.add(EVALUATIONS[0], [])
-        writer.finish(MODEL, 1.0)
+        writer.finish({"a": vector[:3], "b": vector[3:].view(2, 1)}, 1.0)
         back = read(tmp_path / "x")
         assert list(back.events) == EVENTS.names
         assert all(len(column) == 0 for column in back.events.values())
-
-    def test_the_model_may_consist_of_views_of_one_vector(self, tmp_path):
-        vector = torch.arange(5.0)
-        begin(tmp_path / "x").finish({"a": vector[:3], "b": vector[3:].view(2, 1)}, 1.0)
         model = load_file(tmp_path / "x" / "model.safetensors")
         assert {name: value.tolist() for name, value in model.items()} == {"a": [0, 1, 2], "b": [[3], [4]]}
 
@@ -197,24 +191,15 @@ class TestResume:
         assert written == [("versions.json", {"versions.json"}), ("config.toml", {"versions.json", "config.toml"})]
 
 
-class TestReplacing:
-    def test_an_earlier_run_is_replaced(self, tmp_path):
-        path = tmp_path / "x"
-        write(path, real_seconds=1.0)
-        (path / "left-over.txt").touch()
-        write(path, real_seconds=2.0)
-        assert read(path).real_seconds == 2.0
-        assert names(path) == FILES
-        assert names(tmp_path) == {"x"}
-
     @pytest.mark.parametrize("earlier", [True, False])
-    def test_the_remains_of_a_killed_writer_are_removed(self, earlier, tmp_path):
+    def test_an_earlier_run_and_the_remains_of_a_killed_writer_are_replaced(self, earlier, tmp_path):
         if earlier:
-            write(tmp_path / "x")
-        for name in (".x.partial", ".x.old"):
-            (tmp_path / name).mkdir()
+            write(tmp_path / "x", real_seconds=1.0)
+        for name in (".x.partial", ".x.old", *(["x"] if earlier else [])):
+            (tmp_path / name).mkdir(exist_ok=True)
             (tmp_path / name / "stray").touch()
-        write(tmp_path / "x")
+        write(tmp_path / "x", real_seconds=2.0)
+        assert read(tmp_path / "x").real_seconds == 2.0
         assert names(tmp_path / "x") == FILES
         assert names(tmp_path) == {"x"}
 

@@ -1,6 +1,6 @@
 import pytest
 
-from offbeat.sweeps.over_option import parse_over
+from offbeat.sweeps.search_space import parse_over
 
 
 @pytest.fixture

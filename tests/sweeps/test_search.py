@@ -4,8 +4,8 @@ import os
 import pytest
 from offbeat_core.errors import OffbeatError
 
-from offbeat.sweeps.over_option import Choices, Numbers
-from offbeat.sweeps.search import Search, check_optuna, open_storage, remove_sweep
+from offbeat.sweeps.search import Search, open_storage, remove_sweep
+from offbeat.sweeps.search_space import Choices, Numbers
 
 LR = {"lr": Numbers(0.01, 10.0, log=True)}
 FEW = {"n": Numbers(1, 3, log=False, whole=True), "kind": Choices(("a", {"name": "b"}))}
@@ -121,12 +121,6 @@ def test_a_folder_that_cannot_be_written_is_one_line(search, tmp_path):
     (tmp_path / "out").chmod(0o500)
     with pytest.raises(OffbeatError, match=r"cannot write .*optuna.journal: Permission denied; choose another folder"):
         found.batch(0, 1)
-
-
-def test_without_optuna_it_says_how_to_install_it(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(OffbeatError, match=r"^a sweep needs Optuna: pip install 'offbeat\[sweep\]'$"):
-        check_optuna()
 
 
 def test_a_narrow_range_has_as_many_points_as_trials(search, monkeypatch):

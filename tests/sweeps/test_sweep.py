@@ -10,7 +10,6 @@ from offbeat_core.errors import OffbeatError
 from rich.console import Console
 
 from offbeat.config.experiment_file import load
-from offbeat.data.catalogue import load_dataset
 from offbeat.report.collect import collect
 from offbeat.runs.directory import lock_folder
 from offbeat.runs.progress import Progress
@@ -121,24 +120,21 @@ def test_a_changed_file_is_refused(sweep, carry_out):
 
 
 def test_two_do_not_share_a_folder(sweep, carry_out, tmp_path):
-    with (
-        lock_folder(tmp_path / "out", ".sweep.lock"),
-        pytest.raises(OffbeatError, match="another run is writing into"),
-    ):
+    says = "another run is writing into"
+    with lock_folder(tmp_path / "out", ".sweep.lock"), pytest.raises(OffbeatError, match=says):
         carry_out(sweep(LR))
 
 
-def test_what_does_not_fit_the_clients_is_found_before_the_first_trial(sweep, carry_out, tmp_path):
-    wrong = sweep("algorithms.fedavg.cohort=1:50", labels=("fedavg",))
-    with pytest.raises(OffbeatError, match=r"^algorithms.fedavg: cohort must be at most .* 20, got 50$"):
-        carry_out(wrong)
-    assert not list((tmp_path / "out").iterdir())
-
-
-def test_values_that_do_not_go_together_are_found_before_the_first_trial(sweep, carry_out, tmp_path):
-    wrong = sweep("local.momentum=0:0.9", "local.mu=0:1")
-    with pytest.raises(OffbeatError, match="momentum"):
-        carry_out(wrong)
+@pytest.mark.parametrize(
+    ("texts", "label", "says"),
+    [
+        (("algorithms.fedavg.cohort=1:50",), "fedavg", r"^algorithms.fedavg: cohort must be at most .* 20, got 50$"),
+        (("local.momentum=0:0.9", "local.mu=0:1"), "fedbuff", "momentum"),  # they do not go together
+    ],
+)
+def test_what_cannot_run_is_found_before_the_first_trial(texts, label, says, sweep, carry_out, tmp_path):
+    with pytest.raises(OffbeatError, match=says):
+        carry_out(sweep(*texts, labels=(label,)))
     assert not list((tmp_path / "out").iterdir())
 
 
@@ -150,20 +146,14 @@ def test_trials_of_masks_need_a_metric_by_name(carry_out, overs):
         carry_out(masks)
 
 
-def test_all_trials_have_one_trainer(sweep, carry_out, tmp_path):
+def test_all_trials_have_one_trainer(sweep, carry_out, digits, tmp_path):
     # Batches suit the longer visits only.
     changes = ["model={ name = 'mlp', hidden = [500] }", "trainer='auto'", "stop.virtual_seconds=20", "seeds=[1]"]
     both = sweep("local.steps=1,9", changes=changes)
-    assert [trainer_of(changes, steps, both) for steps in (1, 9)] == ["loop", "vmap"]
+    alone = [load(both.path, [*changes, f"local.steps={steps}"]) for steps in (1, 9)]
+    assert [check_runs(one, ["fedbuff"], digits, pytest.fail).trainer for one in alone] == ["loop", "vmap"]
     carry_out(both)
     assert [run.config["trainer"] for run in collect([tmp_path / "out"])] == ["loop", "loop"]
-
-
-def trainer_of(changes, steps, sweep):
-    """Return the trainer that a run of the small experiment takes by itself."""
-    here = load(sweep.path, [*changes, f"local.steps={steps}"])
-    dataset = load_dataset("digits")
-    return check_runs(here, ["fedbuff"], dataset, pytest.fail).trainer
 
 
 def test_what_is_implausible_is_said_once(sweep, carry_out, tmp_path):

@@ -52,7 +52,7 @@ def sweep(
     from offbeat.config import experiment_file
     from offbeat.runs.progress import Progress
     from offbeat.sweeps import result
-    from offbeat.sweeps.over_option import parse_over
+    from offbeat.sweeps.search_space import parse_over
     from offbeat.sweeps.sweep import Sweep
     from offbeat.sweeps.trials import measure_name
 

@@ -97,7 +97,7 @@ def run_all(
                 _run_here(waiting, dataset, progress, interruption)
             else:
                 with nullcontext(workers) if workers else Workers(jobs) as processes:
-                    _run_in(processes, waiting, progress, interruption)
+                    processes.carry_out(waiting, progress, interruption)
         return [run_directory.read(task.path) for task in tasks]
 
 
@@ -120,16 +120,6 @@ def _run_here(tasks: Sequence[RunTask], dataset: Dataset, progress: Progress, in
             check=interruption.check,
         )
         progress.end(task.label, task.seed)
-
-
-def _run_in(processes: Workers, tasks: Sequence[RunTask], progress: Progress, interruption: Interruption) -> None:
-    processes.carry_out(
-        tasks,
-        on_begin=lambda task: progress.begin(task.label, task.seed),
-        on_evaluation=lambda task, now: progress.advance(task.label, task.seed, now),
-        on_end=lambda task: progress.end(task.label, task.seed),
-        interruption=interruption,
-    )
 
 
 def load_data(experiment: Experiment, say: Callable[[str], None]) -> Dataset:

@@ -7,19 +7,21 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from offbeat_core.errors import OffbeatError
 
 from offbeat.runs.interruption import InterruptedRunError, Interruption, let_children_end
 from offbeat.runs.run import RunTask, carry_out
-from offbeat.simulation.totals import Evaluation
 from offbeat.training.worker_process import WorkerProcess, begin_work
 from offbeat.worlds.workload import build_dataset
+
+if TYPE_CHECKING:
+    from offbeat.runs.progress import Progress
 
 _PATIENCE_SECONDS = 60.0  # for a worker that was asked to stop
 _IDLE_PATIENCE_SECONDS = 5.0  # for one without a task; its user's threads may go on
@@ -98,15 +100,7 @@ class Workers:
     def __exit__(self, *_: object) -> None:
         self._stop()
 
-    def carry_out(
-        self,
-        tasks: Sequence[RunTask],
-        *,
-        on_begin: Callable[[RunTask], None],
-        on_evaluation: Callable[[RunTask, Evaluation], None],
-        on_end: Callable[[RunTask], None],
-        interruption: Interruption,
-    ) -> None:
+    def carry_out(self, tasks: Sequence[RunTask], progress: "Progress", interruption: Interruption) -> None:
         """Run tasks: each label once, in order, then the slowest label first.
 
         So all processes end at about the same time. If a run fails or a signal comes, all others stop where they can be
@@ -125,7 +119,7 @@ class Workers:
                     task = max(waiting, key=lambda task: took.get(task.label, math.inf))
                     waiting.remove(task)
                     took.setdefault(task.label, 0.0)
-                    on_begin(task)
+                    progress.begin(task.label, task.seed)
                     idle.pop().begin(task)
                 busy = {worker.connection: worker for worker in self._workers if worker.task}
                 ready = wait(list(busy), timeout=0.2)
@@ -133,13 +127,14 @@ class Workers:
                 interruption.check()
                 for connection in ready:
                     worker = busy[connection]  # pyright: ignore[reportArgumentType]
-                    assert worker.task is not None
+                    task = worker.task
+                    assert task is not None
                     kind, content = worker.receive_or_raise()
                     if kind == "evaluation":
-                        on_evaluation(worker.task, content)
+                        progress.advance(task.label, task.seed, content)
                     elif kind == "done":
-                        on_end(worker.task)
-                        took[worker.task.label] = time.monotonic() - worker.began
+                        progress.end(task.label, task.seed)
+                        took[task.label] = time.monotonic() - worker.began
                         worker.task = None
                     elif kind == "error":
                         raise OffbeatError(content)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from offbeat_core.errors import OffbeatError
 
 from offbeat.runs import directory as run_directory
-from offbeat.sweeps.over_option import Choices, Over, Values
-from offbeat.sweeps.search_space import Space, all_points, size_of
+from offbeat.sweeps.search_space import Choices, Over, Space, Values, all_points, size_of
 from offbeat.sweeps.trials import Point
 
 if TYPE_CHECKING:

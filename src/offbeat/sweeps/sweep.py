@@ -14,9 +14,8 @@ from offbeat.runs.directory import lock_folder
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import check_runs, load_data, run_all
 from offbeat.runs.worker_processes import Workers
-from offbeat.sweeps.over_option import Over
 from offbeat.sweeps.search import Search, check_optuna, open_storage, remove_sweep
-from offbeat.sweeps.search_space import Space, corners, search_spaces, size_of
+from offbeat.sweeps.search_space import Over, Space, corners, search_spaces, size_of
 from offbeat.sweeps.trials import (
     Point,
     Trial,

@@ -10,8 +10,7 @@ from offbeat_core.tables.toml_table import read_table
 
 from offbeat.config.algorithm_table import as_inline_toml, build_algorithm, default_hyper_parameters
 from offbeat.config.import_path import canonical, is_import_path
-from offbeat.sweeps.over_option import Choices, Over, parse_over
-from offbeat.sweeps.search_space import Space, search_spaces
+from offbeat.sweeps.search_space import Choices, Over, Space, parse_over, search_spaces
 from offbeat_studies.benchmark.world import FOLDER, Table, World
 
 BASELINE = "fedavg"

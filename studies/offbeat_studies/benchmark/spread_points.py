@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from offbeat.sweeps.over_option import Choices, Values
-from offbeat.sweeps.search_space import Space, all_points, size_of
+from offbeat.sweeps.search_space import Choices, Space, Values, all_points, size_of
 from offbeat.sweeps.trials import Point
 
 _DIGITS = 4  # significant ones of a number, so that settings can be read and pasted

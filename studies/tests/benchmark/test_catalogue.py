@@ -6,7 +6,7 @@ import pytest
 from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms import ALGORITHMS
-from offbeat.sweeps.over_option import Choices, Numbers
+from offbeat.sweeps.search_space import Choices, Numbers
 from offbeat_studies.benchmark.catalogue import read_entries
 from offbeat_studies.benchmark.protocol import TRIALS, Plan
 from offbeat_studies.benchmark.raw_data import published

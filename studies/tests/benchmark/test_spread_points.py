@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from offbeat.sweeps.over_option import Choices, Numbers
+from offbeat.sweeps.search_space import Choices, Numbers
 from offbeat_studies.benchmark.spread_points import spread_points
 
 LR = Numbers(0.02, 0.5, log=True)

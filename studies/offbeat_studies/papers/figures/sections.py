@@ -7,8 +7,7 @@ from offbeat_core.tables.section import Count, Positive, Section
 from offbeat_core.tables.validation_errors import mistakes, user_error
 from pydantic import Field, ValidationError, model_validator
 
-from offbeat.sweeps.over_option import Choices
-from offbeat.sweeps.search_space import all_points
+from offbeat.sweeps.search_space import Choices, all_points
 
 Line = Annotated[str, Field(min_length=1)]
 Published = dict[Line, dict[str, Line]]
