@@ -33,6 +33,13 @@ def add(writer: RunWriter, numbers: range) -> None:
     writer.checkpoint({}, 1.0)
 
 
+def go_on(folder: Path) -> None:
+    """Let the run of the folder that has begun end, with a third evaluation."""
+    writer = begin(folder)
+    add(writer, range(3))
+    writer.finish(MODEL, 1.0)
+
+
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     """A folder with a finished run of three evaluations, and one that has begun with two."""
