@@ -191,6 +191,7 @@ class TestResume:
         assert written == [("versions.json", {"versions.json"}), ("config.toml", {"versions.json", "config.toml"})]
 
 
+class TestReplacing:
     @pytest.mark.parametrize("earlier", [True, False])
     def test_an_earlier_run_and_the_remains_of_a_killed_writer_are_replaced(self, earlier, tmp_path):
         if earlier:

@@ -1,4 +1,4 @@
-"""The settings that a sweep tries: values of ``--over``, checked before the first trial."""
+"""Values that a sweep tries, as ``--over`` says, and the spaces they make."""
 
 import math
 import tomllib

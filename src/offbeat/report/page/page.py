@@ -1,4 +1,4 @@
-"""Report of a comparison: a page, one HTML file that works offline, and figures as PNG."""
+"""Report of a comparison: a page that works offline, and figures as PNG."""
 
 import base64
 import hashlib
@@ -86,7 +86,7 @@ def _columns(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _by_label(runs: Sequence[Run]) -> list[Line]:
-    """Return the accuracy by label of the examples: the mean of each algorithm's seeds.
+    """Return the accuracy by label of the examples, as a mean of the seeds.
 
     Empty if no run has measured it.
     """
