@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import FedAvg, FedBuff, FedLuck
-from offbeat.coordinator import Coordinator
-from offbeat.coordinator.calls import RecordedCall
+from offbeat.coordinator import Coordinator, RecordedCall
 from tests.algorithms.case import all_cases
 from tests.coordinator.conftest import CLIENTS, LENGTH, PLAN, Periodic, everybody_present, make, receive
 

@@ -5,8 +5,7 @@ import torch
 
 from offbeat.algorithms import AsyncCommSGD, FedAvg, FedLaAvg, LocalPlan
 from offbeat.algorithms.components.schedules.patterns import round_robin
-from offbeat.coordinator import Coordinator
-from offbeat.coordinator.calls import RecordedCall
+from offbeat.coordinator import Coordinator, RecordedCall
 
 PLAN = LocalPlan(steps=2, batch_size=4, lr=0.1)
 EXAMPLES = [1, 2, 5]

@@ -7,8 +7,7 @@ import torch
 from offbeat_core.lr_decay import exponential
 
 from offbeat.algorithms import FedBuff, FedLuck, LocalPlan
-from offbeat.coordinator import Coordinator
-from offbeat.coordinator.calls import RecordedCall
+from offbeat.coordinator import Coordinator, RecordedCall
 from tests.coordinator.conftest import receive
 
 PLAN = LocalPlan(steps=2, batch_size=4, lr=0.8)

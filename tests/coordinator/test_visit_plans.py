@@ -9,8 +9,7 @@ from offbeat_core.lr_decay import exponential
 from offbeat.algorithms import AsyncCommSGD, FedBuff, LocalPlan
 from offbeat.algorithms.components import Compression
 from offbeat.config.local_section import StepsFunction
-from offbeat.coordinator import Coordinator
-from offbeat.coordinator.calls import RecordedCall
+from offbeat.coordinator import Coordinator, RecordedCall
 from offbeat.coordinator.participation_limits import Participation
 from offbeat.coordinator.visit_plans import plan_from_plain, plan_to_plain
 from tests.coordinator.conftest import receive

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from offbeat.algorithms import FedBuff
+from offbeat.coordinator import RecordedCall
 from offbeat.coordinator.algorithm_checks import differing_entries
-from offbeat.coordinator.calls import RecordedCall
 from offbeat.coordinator.visit_states import STATES, VisitCall, VisitState
 from tests.coordinator.conftest import make, receive
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbeat.algorithms import LocalPlan
-from offbeat.coordinator.calls import Assignment, Receipt
+from offbeat.coordinator import Assignment, Receipt
 from offbeat.coordinator.visit_plans import VisitPlans
 from offbeat.coordinator.visit_states import VisitCall, VisitState
 from offbeat.coordinator.visits import VisitTable

@@ -16,7 +16,7 @@ import torch
 from offbeat_core.messages import PROTOCOL
 from torch import Tensor
 
-from offbeat.coordinator.calls import Receipt
+from offbeat.coordinator import Receipt
 from offbeat.service.server import stopped_server
 from tests.e2e.server_process import Server
 from tests.e2e.undisturbed import Undisturbed

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Self
 
-from offbeat.coordinator.calls import Receipt
+from offbeat.coordinator import Receipt
 
 _KINDS = {
     r"POST /v1/enrol": "enrol",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from offbeat.coordinator.calls import Receipt
+from offbeat.coordinator import Receipt
 from tests.e2e.server_process import Launcher, Server, until
 from tests.e2e.undisturbed import Undisturbed
 from tests.service.conftest import Peer, body_of

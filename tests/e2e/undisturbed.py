@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from offbeat.config.server_file import load
-from offbeat.coordinator.calls import Receipt, RecordedCall
+from offbeat.coordinator import Receipt, RecordedCall
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.worlds.serve import build_coordinator
 

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
 
-from offbeat.coordinator.calls import Receipt
+from offbeat.coordinator import Receipt
 from tests.e2e.http_message import Answer, Request
 from tests.e2e.read_history import ReadHistory
 

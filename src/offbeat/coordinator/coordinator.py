@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Unpack
 
 import torch
@@ -11,15 +12,33 @@ from torch import Tensor
 from offbeat.algorithms.components import Algorithm, LocalPlan, Update, Vector
 from offbeat.algorithms.components.client_update import Report, check_client
 from offbeat.algorithms.components.component import prefixed, under
-from offbeat.coordinator.calls import NOT_RECORDED, REPLAYED_AS_NAMED, Assignment, Receipt, RecordedCall, Statistics
 from offbeat.coordinator.candidates import Candidates
+from offbeat.coordinator.coordinator_state import CoordinatorState, Statistics
 from offbeat.coordinator.leases import LateUpdates, Leases
 from offbeat.coordinator.participation_limits import Participation
 from offbeat.coordinator.sealed_sums import SEALED_SUM_CALLS, SealedSums
-from offbeat.coordinator.transitions import Transitions
 from offbeat.coordinator.visit_plans import VisitPlans
 from offbeat.coordinator.visit_states import VisitCall
-from offbeat.coordinator.visits import VisitTable
+from offbeat.coordinator.visits import Assignment, Receipt, VisitTable
+
+_NOT_RECORDED = frozenset({"client", "version", "plan"})  # parts of an update that its visit determines
+_REPLAYED_AS_NAMED = frozenset(
+    (
+        *("present", "absent", "note_speed", "offer", "receive", "renew", "drop", "lapse", "tick", "weigh_clients"),
+        *("finish", "free_slot", "note_steps"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class RecordedCall:
+    """A call that changed a coordinator.
+
+    The same calls make the same state again, bit for bit.
+    """
+
+    name: str
+    arguments: dict[str, Any]
 
 
 class Coordinator:
@@ -30,8 +49,8 @@ class Coordinator:
 
     Each part of the state is in one object: ``Candidates`` (the clients that may be assigned, and the rounds),
     ``VisitTable`` (the visits; ``visit_states`` has their table), ``Leases`` (their ends) and the algorithm (the
-    model). A call is checked first; then ``Transitions`` takes a visit from one state to the next in all of them; then
-    the call is recorded. Sums that a helper has to open are in ``sealed_sums``.
+    model). A call is checked first; then ``CoordinatorState`` changes all of them together; then the call is recorded.
+    Sums that a helper has to open are in ``sealed_sums``.
 
     A client has at most one open visit. It has to be ``present`` again before it is given another; the new visit closes
     the old one, which is dropped first if it still has its slot. A lease that lapses frees the slot, but the visit
@@ -95,13 +114,13 @@ class Coordinator:
         self._candidates = Candidates(algorithm, clients, seed, participation)
         self._leases = Leases(lease_seconds, max_visit_seconds)
         self._plans = VisitPlans(local, examples)
-        self._transitions = Transitions(algorithm, self._candidates, self._leases, self.visits, self._plans)
-        self.sealed_sums = SealedSums(algorithm, self._transitions, self._note)
+        self._state = CoordinatorState(algorithm, self._candidates, self._leases, self.visits, self._plans)
+        self.sealed_sums = SealedSums(self._state, self._note)
 
     @property
     def statistics(self) -> Statistics:
         """The numbers of visits so far."""
-        return self._transitions.statistics
+        return self._state.statistics
 
     @property
     def has_work(self) -> bool:
@@ -212,7 +231,7 @@ class Coordinator:
         assignments: list[Assignment] = []
         try:
             for client in clients:
-                assignments.append(self._transitions.assign(now, client))
+                assignments.append(self._state.assign(now, client))
         finally:
             if assignments and self.record:
                 self._note("assign", now=now, clients=[assignment.client for assignment in assignments])
@@ -228,7 +247,7 @@ class Coordinator:
             return False
         lease_until = self._leases.renewed(now, assignment)
         if lease_until is not None:
-            self._transitions.expect_end(self.visits.renew(client, lease_until))
+            self._state.expect_end(self.visits.renew(client, lease_until))
             self._note("renew", now=now, client=client, visit=visit)
         return True
 
@@ -239,11 +258,11 @@ class Coordinator:
         """
         assignment = self.visits.look_up(client, visit)
         if assignment is None:
-            return self._transitions.closed_receipt(client, visit)
+            return self._state.closed_receipt(client, visit)
         self.algorithm.now = now
         if self.late_updates.counts(assignment):
             return None
-        receipt = self._transitions.refuse(client, assignment.version, VisitCall.OFFER)
+        receipt = self._state.refuse(client, assignment.version, VisitCall.OFFER)
         self._note("offer", now=now, client=client, visit=visit)
         return receipt
 
@@ -268,12 +287,12 @@ class Coordinator:
         """
         assignment = self.visits.look_up(client, visit)
         if assignment is None:
-            return self._transitions.closed_receipt(client, visit)
+            return self._state.closed_receipt(client, visit)
         self.algorithm.now = now
         update = Update(client, assignment.version, vector, base=base, plan=assignment.plan, **report)
-        receipt = self._transitions.close(update, counts=self.late_updates.counts(assignment))
+        receipt = self._state.close(update, counts=self.late_updates.counts(assignment))
         if self.record:
-            arguments = {name: value for name, value in update._asdict().items() if name not in NOT_RECORDED}
+            arguments = {name: value for name, value in update._asdict().items() if name not in _NOT_RECORDED}
             self._note("receive", now=now, client=client, visit=visit, **arguments)
         return receipt
 
@@ -282,7 +301,7 @@ class Coordinator:
         if self.visits.look_up(client, visit) is None or not self.visits.has_slot(client):
             return False
         self.algorithm.now = now
-        new_version = self._transitions.lose(client, VisitCall.DROP)
+        new_version = self._state.lose(client, VisitCall.DROP)
         self._note("drop", now=now, client=client, visit=visit)
         return new_version
 
@@ -292,11 +311,11 @@ class Coordinator:
         lost: list[Assignment] = []
         is_deadline = new_version = False
         try:
-            for assignment in self._transitions.ended_leases(now):
-                new_version = self._transitions.lose(assignment.client, VisitCall.LAPSE) or new_version
+            for assignment in self._state.ended_leases(now):
+                new_version = self._state.lose(assignment.client, VisitCall.LAPSE) or new_version
                 lost.append(assignment)
             if min(self._leases.round_deadline, self.algorithm.deadline()) <= now:
-                new_version = self._transitions.tick() or new_version
+                new_version = self._state.tick() or new_version
                 self._leases.round_deadline = math.inf
                 is_deadline = True
         except BaseException:
@@ -315,7 +334,7 @@ class Coordinator:
         continues, ``free_slot`` frees them.
         """
         if self.visits.open_assignments():
-            self._transitions.finish()
+            self._state.finish()
             self._note("finish", now=now)
 
     def free_slot(self, now: float, client: int) -> bool:
@@ -326,7 +345,7 @@ class Coordinator:
         if client not in self.visits.held_slots:
             return False
         self.algorithm.now = now
-        new_version = self._transitions.free_slot(client)
+        new_version = self._state.free_slot(client)
         self._note("free_slot", now=now, client=client)
         return new_version
 
@@ -335,7 +354,7 @@ class Coordinator:
         if self.waits_for_examples:  # there is no period yet
             return False
         self.algorithm.now = now
-        new_version = self._transitions.tick()
+        new_version = self._state.tick()
         self._note("tick", now=now)
         return new_version
 
@@ -343,7 +362,7 @@ class Coordinator:
         """Make a recorded call again."""
         if call.name == "assign":
             self._assign_again(**call.arguments)
-        elif call.name in REPLAYED_AS_NAMED:
+        elif call.name in _REPLAYED_AS_NAMED:
             getattr(self, call.name)(**call.arguments)
         elif call.name in SEALED_SUM_CALLS:
             getattr(self.sealed_sums, call.name)(**call.arguments)
@@ -371,10 +390,10 @@ class Coordinator:
     def state_dict(self) -> dict[str, Any]:
         """Return all that a restart needs, as a flat dict of tensors and plain values."""
         algorithm = prefixed("algorithm", self.algorithm.state_dict())
-        return {**algorithm, "waits_for_examples": self.waits_for_examples, **self._transitions.state_dict()}
+        return {**algorithm, "waits_for_examples": self.waits_for_examples, **self._state.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a saved state; the arguments of the constructor must be the same."""
         self.waits_for_examples = state["waits_for_examples"]
         self.algorithm.load_state_dict(under("algorithm", state))
-        self._transitions.load_state_dict(state)
+        self._state.load_state_dict(state)

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable
 
 from offbeat.algorithms.components import Algorithm
-from offbeat.coordinator.calls import Assignment
+from offbeat.coordinator.visits import Assignment
 
 _MIN_RENEWAL = 0.05  # as a share of a lease
 

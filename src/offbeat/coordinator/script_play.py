@@ -22,8 +22,8 @@ from offbeat.coordinator.algorithm_checks import (
     differing_parts,
     same_bits,
 )
-from offbeat.coordinator.calls import Assignment
 from offbeat.coordinator.coordinator import Coordinator
+from offbeat.coordinator.visits import Assignment
 from offbeat.tensor_file import read_checkpoint, write_checkpoint
 
 _LEASE_SECONDS = 10.0

@@ -1,6 +1,6 @@
 """Private sums: the calls about sealed ones, and the scale of masked updates."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -9,7 +9,7 @@ from offbeat_private.masks.scale import SMALLEST_SCALE
 from torch import Tensor
 
 from offbeat.algorithms.components import Algorithm, ClosedBuffer, LocalPlan, Update, Vector
-from offbeat.coordinator.transitions import Transitions
+from offbeat.coordinator.coordinator_state import CoordinatorState
 
 SEALED_SUM_CALLS = frozenset(("reveal", "discard", "withdraw"))
 """The calls that are recorded, and replayed under their names."""
@@ -26,14 +26,13 @@ class SealedSums:
     call raises ``ValueError`` if no sum is sealed, and nothing has changed.
 
     Args:
-        algorithm: The run's algorithm.
-        transitions: Change its state and that of clients together.
+        state: The coordinator's.
         note: Records a call.
     """
 
-    def __init__(self, algorithm: Algorithm, transitions: Transitions, note: _Note) -> None:
-        self._algorithm = algorithm
-        self._transitions = transitions
+    def __init__(self, state: CoordinatorState, note: _Note) -> None:
+        self._algorithm = state.algorithm
+        self._state = state
         self._note = note
 
     def waiting(self) -> Sequence[ClosedBuffer]:
@@ -56,7 +55,8 @@ class SealedSums:
             ValueError: Also if an entry is beyond what a sum can be.
         """
         self._algorithm.now = now
-        new_version = self._transitions.reveal(opened if isinstance(opened, Tensor) else opened.resolve())
+        new_version = self._algorithm.reveal(opened if isinstance(opened, Tensor) else opened.resolve())
+        self._state.follow_round()
         self._note("reveal", now=now, opened=opened)
         return new_version
 
@@ -66,7 +66,10 @@ class SealedSums:
         Its clients come again in different sums; a client of two such sums does not come again.
         """
         self._algorithm.now = now
-        self._transitions.discard()
+        updates = self._oldest_updates()
+        self._algorithm.discard()
+        self._state.candidates.note_failure([update.client for update in updates], self._algorithm.opened)
+        self._take_back(updates)
         self._note("discard", now=now)
 
     def withdraw(self, now: float, client: int) -> None:
@@ -76,8 +79,21 @@ class SealedSums:
             ValueError: Also if the client is not in it.
         """
         self._algorithm.now = now
-        self._transitions.withdraw(client)
+        updates = self._oldest_updates()
+        self._algorithm.withdraw(client)
+        self._state.candidates.note_numbers([update.client for update in updates if update.client != client])
+        self._take_back([update for update in updates if update.client == client])
         self._note("withdraw", now=now, client=client)
+
+    def _oldest_updates(self) -> list[Update]:
+        return [entry.update for closed in self._algorithm.sealed[:1] for entry in closed.entries]
+
+    def _take_back(self, updates: Iterable[Update]) -> None:
+        """Let clients send differences to their updates before these, which are in no version."""
+        if self._algorithm.payload == "difference":
+            for update in updates:
+                self._state.visits.return_to(update.client, update.since)
+        self._state.follow_round()
 
 
 def upload_scale(algorithm: Algorithm, client: int, version: int, plan: LocalPlan) -> float:

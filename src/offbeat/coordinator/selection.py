@@ -123,7 +123,29 @@ class UniformPool:
         self._stream.position = state["picks"]
 
 
-class LongestAbsentPool:
+class _SetPool:
+    """The clients inside as a set, for pools that pick by an order."""
+
+    def __init__(self) -> None:
+        self._inside: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._inside)
+
+    def add(self, client: int) -> None:
+        """Put a client in; nothing happens if it is in."""
+        self._inside.add(client)
+
+    def discard(self, client: int) -> None:
+        """Take a client out; nothing happens if it is out."""
+        self._inside.discard(client)
+
+    def take(self, client: int) -> None:
+        """Take out this client, in the pool or not, as if it had been picked."""
+        self.discard(client)
+
+
+class LongestAbsentPool(_SetPool):
     """A pool that picks the client whose last counted version R_i is the lowest.
 
     Of equals it picks the client of the lowest number. Every operation takes O(log N) time at most, on average.
@@ -134,12 +156,9 @@ class LongestAbsentPool:
     """
 
     def __init__(self, clients: int, seed: int) -> None:
+        super().__init__()
         self._last = array("q", [_NEVER]) * clients  # R_i
-        self._inside: set[int] = set()
         self._heap: list[tuple[int, int]] = []  # (R_i, i) of the clients inside, and of some that were taken out
-
-    def __len__(self) -> int:
-        return len(self._inside)
 
     def add(self, client: int) -> None:
         """Put a client in; nothing happens if it is in."""
@@ -166,13 +185,6 @@ class LongestAbsentPool:
                 self._inside.discard(client)
                 return client
 
-    def take(self, client: int) -> None:
-        """Take out this client, in the pool or not, as if it had been picked.
-
-        The picks after it are the same as after such a pick.
-        """
-        self.discard(client)
-
     def counted(self, update: Update) -> None:
         """Record R_i, the version that the client's last counted update was made from."""
         client = update.client
@@ -196,7 +208,7 @@ class LongestAbsentPool:
         heapq.heapify(self._heap)
 
 
-class FastestPool:
+class FastestPool(_SetPool):
     """A pool that picks the client with the fewest seconds a step, at its last visit.
 
     Clients that have not counted or not told their times come first; of equals, the client of the lowest number. A pick
@@ -208,29 +220,14 @@ class FastestPool:
     """
 
     def __init__(self, clients: int, seed: int) -> None:
+        super().__init__()
         self._seconds = array("d", [0.0]) * clients
-        self._inside: set[int] = set()
-
-    def __len__(self) -> int:
-        return len(self._inside)
-
-    def add(self, client: int) -> None:
-        """Put a client in; nothing happens if it is in."""
-        self._inside.add(client)
-
-    def discard(self, client: int) -> None:
-        """Take a client out; nothing happens if it is out."""
-        self._inside.discard(client)
 
     def pick(self) -> int:
         """Take out the next client. The pool must not be empty."""
         client = min(self._inside, key=lambda one: (self._seconds[one], one))
         self._inside.remove(client)
         return client
-
-    def take(self, client: int) -> None:
-        """Take out this client, in the pool or not, as if it had been picked."""
-        self.discard(client)
 
     def counted(self, update: Update) -> None:
         """Record the seconds a step of the client's visit, with its upload."""

@@ -45,12 +45,7 @@ class VisitCall(IntEnum):
 _S, _C = VisitState, VisitCall
 
 STATES: dict[VisitState, dict[VisitCall, VisitState]] = {
-    _S.NEW: {
-        _C.ASSIGN: _S.OPEN,
-        _C.LAPSE: _S.NEW,
-        _C.FINISH: _S.NEW,
-        _C.FREE_SLOT: _S.NEW,
-    },
+    _S.NEW: {_C.ASSIGN: _S.OPEN, _C.LAPSE: _S.NEW, _C.FINISH: _S.NEW, _C.FREE_SLOT: _S.NEW},
     _S.OPEN: {
         _C.RENEW: _S.OPEN,
         _C.OFFER: _S.CLOSED,
@@ -70,26 +65,8 @@ STATES: dict[VisitState, dict[VisitCall, VisitState]] = {
         _C.FINISH: _S.CLOSED,
         _C.FREE_SLOT: _S.LAPSED,
     },
-    _S.HELD: {
-        _C.ASSIGN: _S.OPEN,
-        _C.RENEW: _S.HELD,
-        _C.OFFER: _S.HELD,
-        _C.RECEIVE: _S.HELD,
-        _C.DROP: _S.HELD,
-        _C.LAPSE: _S.HELD,
-        _C.FINISH: _S.HELD,
-        _C.FREE_SLOT: _S.CLOSED,
-    },
-    _S.CLOSED: {
-        _C.ASSIGN: _S.OPEN,
-        _C.RENEW: _S.CLOSED,
-        _C.OFFER: _S.CLOSED,
-        _C.RECEIVE: _S.CLOSED,
-        _C.DROP: _S.CLOSED,
-        _C.LAPSE: _S.CLOSED,
-        _C.FINISH: _S.CLOSED,
-        _C.FREE_SLOT: _S.CLOSED,
-    },
+    _S.HELD: dict.fromkeys(VisitCall, _S.HELD) | {_C.ASSIGN: _S.OPEN, _C.FREE_SLOT: _S.CLOSED},
+    _S.CLOSED: dict.fromkeys(VisitCall, _S.CLOSED) | {_C.ASSIGN: _S.OPEN},
 }
 """The next state, by state and call; a call that is not there raises ``ValueError``."""
 

@@ -1,15 +1,14 @@
-"""Every client's latest visit, and its last one that counted."""
+"""Visits: assignments, receipts, and the table of every client's latest visit."""
 
 import math
 from array import array
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from offbeat.algorithms.components import LocalPlan
 from offbeat.algorithms.components.client_update import check_client
-from offbeat.coordinator.calls import Assignment, Receipt
 from offbeat.coordinator.visit_plans import VisitPlans, plan_from_plain, plan_to_plain
 from offbeat.coordinator.visit_states import VisitCall, VisitState, next_state
 
@@ -17,6 +16,33 @@ _NONE = -1
 _OPEN, _LAPSED = VisitState.OPEN, VisitState.LAPSED  # found faster than in their class, millions of times
 _ASSIGN = VisitCall.ASSIGN
 _COLUMNS = ("visit", "version", "state", "receipt", "counted_visit", "counted_version", "counted_receipt")
+
+
+class Assignment(NamedTuple):
+    """Work for a client: its version, its plan, and the time limit of its slot."""
+
+    client: int
+    visit: int  # counted from 0 for each client; names the assignment together with the client
+    version: int
+    plan: LocalPlan
+    lease_until: float  # seconds
+    since: int | None  # the version of the client's last counted update, None if there is none
+    visit_until: float = math.inf  # seconds; no lease is renewed beyond that
+
+
+class Receipt(NamedTuple):
+    """The answer to an update."""
+
+    counted: bool  # False: it was late or refused; only its slot is free again
+    staleness: int  # versions made between its download and its use
+    new_version: bool  # it completed a new version
+
+
+class Unknown:
+    """The answer for a closed visit whose receipt is forgotten.
+
+    Receipts before the client's last counted one are forgotten.
+    """
 
 
 class VisitTable:

@@ -21,8 +21,7 @@ from torch import Tensor
 
 from offbeat.algorithms.components.client_update import check_vector
 from offbeat.algorithms.components.component import prefixed, under
-from offbeat.coordinator import Coordinator
-from offbeat.coordinator.calls import Assignment
+from offbeat.coordinator import Assignment, Coordinator
 from offbeat.flower.model_arrays import Arrays, ModelArrays
 from offbeat.flower.nodes import Nodes
 from offbeat.flower.records import ReplyError, Trained, read_trained, train_content

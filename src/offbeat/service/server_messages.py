@@ -8,7 +8,7 @@ from offbeat_core.number_checks import LARGEST_COUNT
 from pydantic import AfterValidator, Field
 
 from offbeat.algorithms.components import Algorithm
-from offbeat.coordinator.calls import Assignment, Receipt, Unknown
+from offbeat.coordinator import Assignment, Receipt, Unknown
 from offbeat.service.client_evaluation.evaluation_round import RoundSummary
 from offbeat.service.engine.privacy_status import PrivacyStatus
 from offbeat.service.tally.listed_client import ListedClient

@@ -9,8 +9,7 @@ from offbeat_core.local_plan import Payload
 from torch import Tensor
 
 from offbeat.algorithms.components import LocalPlan
-from offbeat.coordinator import Coordinator
-from offbeat.coordinator.calls import Assignment
+from offbeat.coordinator import Assignment, Coordinator
 from offbeat.simulation.events import Kind
 from offbeat.simulation.training_queue import PromisedUpload, TrainingQueue, bytes_tensor, tensor_bytes
 from offbeat.training.trainers.backend import Job

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from offbeat.algorithms.components import Algorithm, Promise
 from offbeat.algorithms.components.component import prefixed, under
-from offbeat.coordinator import Coordinator
-from offbeat.coordinator.calls import Assignment
+from offbeat.coordinator import Assignment, Coordinator
 from offbeat.coordinator.sealed_sums import upload_scale
 from offbeat.population.devices.client_devices import Devices
 from offbeat.simulation.clock import at_tick

@@ -20,8 +20,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
 from offbeat.algorithms import FedBuff, LocalPlan
-from offbeat.coordinator import Coordinator
-from offbeat.coordinator.calls import RecordedCall
+from offbeat.coordinator import Coordinator, RecordedCall
 from offbeat.flower.grid_run import GridRun
 from offbeat.flower.model_arrays import ModelArrays
 

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import pytest
 
-from offbeat.coordinator.calls import Receipt, RecordedCall
+from offbeat.coordinator import Receipt, RecordedCall
 from offbeat.service.engine.call_recorder import CallRecorder
 from offbeat.service.engine.live_run import Alarm
 from offbeat.service.store.call_records import DiscardedUpdate

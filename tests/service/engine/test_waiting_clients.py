@@ -1,7 +1,7 @@
 import asyncio
 
 from offbeat.algorithms import LocalPlan
-from offbeat.coordinator.calls import Assignment
+from offbeat.coordinator import Assignment
 from offbeat.service.engine.waiting_clients import WaitingClients
 
 WORK = Assignment(3, 0, 0, LocalPlan(steps=1, batch_size=1, lr=0.1), 10.0, None)

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from offbeat.algorithms import FedAsync, FedBuff
-from offbeat.coordinator.calls import Receipt, RecordedCall
+from offbeat.coordinator import Receipt, RecordedCall
 from offbeat.service.live import run_history
 from offbeat.service.live.run_history import RunHistory
 from tests.service.conftest import running

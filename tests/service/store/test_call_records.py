@@ -7,8 +7,7 @@ import torch
 from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms import FedBuff
-from offbeat.coordinator import Coordinator
-from offbeat.coordinator.calls import RecordedCall
+from offbeat.coordinator import Coordinator, RecordedCall
 from offbeat.service.store.call_records import DiscardedUpdate, call_of, record_of
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.updates.update_body import StoredUpdate

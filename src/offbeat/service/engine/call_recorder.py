@@ -6,7 +6,7 @@ from typing import Any
 
 from offbeat_core.serving.console_log import event
 
-from offbeat.coordinator.calls import RecordedCall
+from offbeat.coordinator import RecordedCall
 from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.store.call_records import record_of, vector_of
 from offbeat.service.store.log_writer import LogWriter

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from offbeat_core.messages import ShareMessage
 
-from offbeat.coordinator.calls import Assignment, Receipt, Unknown
+from offbeat.coordinator import Assignment, Receipt, Unknown
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluations
 from offbeat.service.engine.call_recorder import CallRecorder
 from offbeat.service.engine.live_run import LiveRun

@@ -10,7 +10,7 @@ from offbeat_core.serving.console_log import event
 
 from offbeat.client_metrics import ClientResult
 from offbeat.compression import uncompressed_bytes
-from offbeat.coordinator.calls import Assignment, Receipt
+from offbeat.coordinator import Assignment, Receipt
 from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.accounts.declared_examples import within_share
 from offbeat.service.accounts.request_rate import RequestRate

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from offbeat_core.local_plan import normaliser
 
-from offbeat.coordinator.calls import Assignment, Receipt, Unknown
+from offbeat.coordinator import Assignment, Receipt, Unknown
 from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.masked.masked_shares import MaskedShares
 from offbeat.service.refusal import Refusal

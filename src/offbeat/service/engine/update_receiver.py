@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from offbeat_core.files import sync_file, sync_folder
 
 from offbeat.algorithms.components import LocalPlan
-from offbeat.coordinator.calls import Assignment, Receipt, Unknown
+from offbeat.coordinator import Assignment, Receipt, Unknown
 from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.engine.engine import Engine
 from offbeat.service.refusal import Refusal

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from offbeat.coordinator.calls import Assignment
+from offbeat.coordinator import Assignment
 
 WorkFuture = asyncio.Future[Assignment | None]
 """The answer to a waiting client: its work, or None for no work."""

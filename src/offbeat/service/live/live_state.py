@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from offbeat.algorithms.components import Algorithm
-from offbeat.coordinator.calls import Assignment
+from offbeat.coordinator import Assignment
 from offbeat.service.engine.service import Service
 from offbeat.service.server_settings import ServerSettings
 

@@ -5,8 +5,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from offbeat.coordinator import Coordinator
-from offbeat.coordinator.calls import RecordedCall
+from offbeat.coordinator import Coordinator, RecordedCall
 
 MOST_VERSIONS = 1024
 MOST_EVALUATIONS = 2048

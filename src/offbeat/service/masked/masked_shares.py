@@ -9,8 +9,7 @@ from offbeat_private.masks.envelope import parse
 from offbeat_private.masks.share import commitment
 from offbeat_private.terms import Terms
 
-from offbeat.coordinator import Coordinator
-from offbeat.coordinator.calls import Assignment
+from offbeat.coordinator import Assignment, Coordinator
 from offbeat.coordinator.sealed_sums import upload_scale
 from offbeat.service.masked.client_keys import ClientKeys
 from offbeat.service.masked.helper_protocol import LatestFacts

@@ -10,8 +10,7 @@ from offbeat_core.errors import OffbeatError
 from torch import Tensor
 
 from offbeat.algorithms.components import Compression
-from offbeat.coordinator import Coordinator
-from offbeat.coordinator.calls import RecordedCall
+from offbeat.coordinator import Coordinator, RecordedCall
 from offbeat.service.store.database import LogRecord
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.updates.update_body import StoredUpdate
