@@ -83,7 +83,7 @@ class VisitStages:
         # The difference of a masked update is made of whole numbers, after its training.
         self._payload: Payload = coordinator.algorithm.payload if masked is None else "delta"
         self._devices = devices
-        self._timing = Timing(devices, costs.model_bytes)
+        self._timing = Timing(devices)
         self._is_lossy = (devices.loss_probability > 0).tobytes()
         self._trainer = trainer
         self._queue = queue

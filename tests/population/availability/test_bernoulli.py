@@ -87,15 +87,6 @@ def test_a_long_search_is_done_once(monkeypatch):
     assert availability.next_offline(6, 500.0) == 100_500.0
 
 
-@pytest.mark.parametrize(
-    ("probability", "seconds", "message"),
-    [
-        (0.0, 1.0, "probability is 0.0, but must be above 0 and at most 1"),
-        (1.5, 1.0, "probability is 1.5"),
-        (math.nan, 1.0, "probability is nan"),
-        (0.5, 0.0, "round_seconds is 0.0"),
-    ],
-)
-def test_arguments_out_of_range_are_refused(probability, seconds, message):
-    with pytest.raises(OffbeatError, match=message):
-        Bernoulli(probability, seconds, 0)
+def test_rounds_that_are_too_short_are_refused():
+    with pytest.raises(OffbeatError, match=r"round_seconds is 0.0"):
+        Bernoulli(0.5, 0.0, 0)

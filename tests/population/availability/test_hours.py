@@ -36,13 +36,6 @@ def test_the_middle_of_a_window_may_be_after_midnight():
     assert quiet.middle_hours.tolist() == [6.0, 2.0, 2.0, 0.0, 10.5]
 
 
-def test_a_day_of_another_length():
-    quiet = QuietHours(np.array([100.0]), 0.5, day_seconds=2 * H)
-    assert quiet.next_available(0, 0.0) == 100.0
-    assert quiet.next_offline(0, 100.0) == 1900.0
-    assert quiet.next_available(0, 1900.0) == 100.0 + 2 * H
-
-
 @pytest.mark.parametrize("hours", [24.0, math.nextafter(24.0, 0)])
 def test_a_whole_day_is_always(hours):
     quiet = QuietHours(np.array([7 * H]), hours)
@@ -57,21 +50,9 @@ def test_days_end_after_3000_years():
     assert quiet.next_offline(0, 1e11 - 1) == 1e11
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (([0.0], 0.0), "hours is 0.0, but must be at least a millisecond and at most a day, 24 hours"),
-        (([0.0], 24.1), "hours is 24.1"),
-        (([0.0], 2.0, 3600.0), "at most a day, 1 hours"),
-        (([0.0], 1.0, math.inf), "day_seconds is inf"),
-        (([0.0, -1.0], 8.0), "client 1 starts at -1.0 seconds, but must start at 0 or later"),
-        (([math.inf], 8.0), "client 0 starts at inf"),
-    ],
-)
-def test_arguments_out_of_range_are_refused(arguments, message):
-    starts, *rest = arguments
-    with pytest.raises(OffbeatError, match=message):
-        QuietHours(np.array(starts), *rest)
+def test_a_window_that_is_too_short_is_refused():
+    with pytest.raises(OffbeatError, match=r"hours is 1e-07, but must be at least a millisecond"):
+        QuietHours(np.array([0.0]), 1e-7)
 
 
 def test_starts_are_spread_evenly():
@@ -84,15 +65,6 @@ def test_starts_are_spread_evenly():
     np.testing.assert_array_equal(starts[:100], quiet_starts(100, 22.0, 6.0, 4))
     assert not np.isin(starts, quiet_starts(100, 22.0, 6.0, 5)).any()
     assert quiet_starts(3, 1.5, 0.0, 0).tolist() == [1.5 * H] * 3
-
-
-@pytest.mark.parametrize(
-    ("first", "spread", "message"),
-    [(-1.0, 1.0, "first_hour is -1.0"), (math.nan, 1.0, "first_hour"), (1.0, math.inf, "spread_hours is inf")],
-)
-def test_starts_out_of_range(first, spread, message):
-    with pytest.raises(OffbeatError, match=message):
-        quiet_starts(3, first, spread, 0)
 
 
 def hours(*clients):
@@ -149,11 +121,6 @@ def test_days_of_hours_end_after_3000_years():
 )
 def test_the_middle_of_the_longest_stay(mine, middle):
     assert hours({0}, set(mine)).middle_hours.tolist() == [0.5, middle]
-
-
-def test_a_client_without_hours():
-    with pytest.raises(OffbeatError, match=r"^client 1 is available in no hour, but needs one$"):
-        hours({1}, set())
 
 
 HEADER = "client,hour,count\n"

@@ -49,7 +49,7 @@ def cases(draw):
         else:
             period = draw(PERIODS)
             if kind is Alternating:
-                groups = draw(st.integers(1, 5))
+                groups = draw(st.integers(2, 5))
                 availability = Alternating(groups, period, np.array([0, groups - 1]))
             else:
                 probability = draw(st.sampled_from([0.05, 0.5, 0.95, 1.0]))

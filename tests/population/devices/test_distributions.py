@@ -90,22 +90,13 @@ def test_the_ends_of_the_uniform_numbers_give_finite_positive_values(monkeypatch
 @pytest.mark.parametrize(
     ("distribution", "parameters", "message"),
     [
-        (distributions.constant, {"value": 0.0}, "value is 0.0, but must be above 0"),
-        (distributions.lognormal, {"median": -1.0, "sigma": 1.0}, "median is -1.0, but must be above 0"),
-        (distributions.lognormal, {"median": 1.0, "sigma": -1.0}, "sigma is -1.0, but must be at least 0"),
-        (distributions.lognormal, {"median": 1.0, "sigma": math.nan}, "sigma is nan, but must be at least 0"),
         (distributions.lognormal, {"median": 1.0, "sigma": 1000.0}, "sigma = 1000.0 is too large"),
-        (distributions.pareto, {"minimum": 0.0, "shape": 1.0}, "minimum is 0.0, but must be above 0"),
-        (distributions.pareto, {"minimum": 1.0, "shape": math.nan}, "shape is nan, but must be above 0"),
         (distributions.pareto, {"minimum": 1.0, "shape": 0.001}, "shape = 0.001 is too small"),
-        (distributions.uniform_between, {"low": 0.0, "high": 1.0}, "low is 0.0, but must be above 0"),
-        (distributions.uniform_between, {"low": 2.0, "high": 1.0}, "high is 1.0, but must be finite and at least low"),
-        (distributions.uniform_between, {"low": 2.0, "high": math.inf}, "high is inf"),
-        (distributions.exponential, {"mean": 0.0}, "mean is 0.0, but must be above 0"),
-        (distributions.half_normal, {"mean": math.nan}, "mean is nan, but must be above 0"),
+        (distributions.exponential, {"mean": 1e308}, r"mean = 1e\+308 is too large"),
+        (distributions.half_normal, {"mean": 1e308}, r"mean = 1e\+308 is too large"),
     ],
 )
-def test_parameters_out_of_range(distribution, parameters, message):
+def test_values_that_are_too_large_are_refused(distribution, parameters, message):
     with pytest.raises(OffbeatError, match=message):
         distribution(1000, **parameters, **SOURCE)
 
@@ -192,7 +183,7 @@ def test_a_list_that_is_too_large_is_refused(ranking, monkeypatch):
         phones(3, path=ranking, median=1.0, **SOURCE)
 
 
-@pytest.mark.parametrize("median", [0.0, -1.0, math.nan, math.inf, 1e308, 5e-324])
+@pytest.mark.parametrize("median", [1e308, 5e-324])
 def test_the_median_is_out_of_range(ranking, median):
     with pytest.raises(OffbeatError, match=r"^median"):
         phones(3, path=ranking, median=median, **SOURCE)

@@ -88,16 +88,13 @@ def test_too_few_or_too_many_clients_are_refused(divide, clients):
 
 
 @pytest.mark.parametrize(
-    ("divide", "name", "allowed"),
+    ("divide", "name", "limit"),
     [
-        (lambda value: partition.by_hour(LABELS % 2, np.array([1.0]), value, 0), "alpha", "between 0 and 1$"),
-        (lambda value: partition.mixing(LABELS, 10, value, 0), "mu", "between 0 and 1$"),
-        (lambda value: partition.dirichlet(LABELS, 10, value, 0), "alpha", "above 0"),
-        (lambda value: partition.quantity_skew(LABELS, 10, value, 0), "sigma", r"between 0 and 1e\+06$"),
-        (lambda value: partition.one_class(LABELS, 10, 0, value), "sigma", r"between 0 and 1e\+06$"),
+        (lambda value: partition.dirichlet(LABELS, 10, value, 0), "alpha", r"1e\+09"),
+        (lambda value: partition.quantity_skew(LABELS, 10, value, 0), "sigma", r"1e\+06"),
+        (lambda value: partition.one_class(LABELS, 10, 0, value), "sigma", r"1e\+06"),
     ],
 )
-@pytest.mark.parametrize("value", [-0.1, 1e10, float("nan"), float("inf")])
-def test_parameters_out_of_range_are_refused(divide, name, allowed, value):
-    with pytest.raises(OffbeatError, match=rf"^{name} is \S+, but must be {allowed}"):
-        divide(value)
+def test_parameters_that_are_too_large_are_refused(divide, name, limit):
+    with pytest.raises(OffbeatError, match=f"^{name} is 10000000000.0, but must be at most {limit}"):
+        divide(1e10)

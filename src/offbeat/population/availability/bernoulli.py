@@ -36,12 +36,10 @@ class Bernoulli:
         seed: The run's seed.
 
     Raises:
-        OffbeatError: An argument is out of range.
+        OffbeatError: The rounds are too short.
     """
 
     def __init__(self, probability: float, round_seconds: float, seed: int) -> None:
-        if not 0 < probability <= 1:
-            raise OffbeatError(f"probability is {probability}, but must be above 0 and at most 1")
         check_period("round_seconds", round_seconds)
         self._probability = probability
         self._round_seconds = float(round_seconds)

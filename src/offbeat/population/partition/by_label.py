@@ -21,21 +21,11 @@ def dirichlet(labels: NDArray[np.int64], clients: int, alpha: float, seed: int) 
     paper, this does not draw again until all clients have ten examples, and does not cap clients at n/N examples, since
     both change the distribution. Instead, each client without examples gets one from the client with the most.
 
-    Args:
-        labels: ``(n,)``, the examples' labels.
-        clients: Number of clients, N.
-        alpha: The concentration of the distribution, 0 < alpha ≤ 10⁹.
-        seed: The run's seed.
-
-    Returns:
-        For each client its example numbers, int64, in random order.
-
-    Raises:
-        OffbeatError: There are fewer than one or more than n clients; or alpha is out of range.
+    ``alpha`` is the concentration of the distribution, 0 < alpha ≤ 10⁹.
     """
     check_clients(len(labels), clients)
-    if not 0 < alpha <= _MAX_ALPHA:
-        raise OffbeatError(f"alpha is {alpha}, but must be above 0 and at most {_MAX_ALPHA:g}")
+    if alpha > _MAX_ALPHA:
+        raise OffbeatError(f"alpha is {alpha}, but must be at most {_MAX_ALPHA:g}")
     random = generator(seed, Purpose.PARTITION)
     order = random.permutation(len(labels))
     owner = np.empty(len(labels), np.int64)
@@ -61,19 +51,9 @@ def one_class(labels: NDArray[np.int64], clients: int, seed: int, sigma: float =
     Optimization with Sublinear Speedup under Intermittent Client Availability", section 6.1). Here the mean is that of
     each class, since MNIST's digits are not equally frequent.
 
-    Args:
-        labels: ``(n,)``, the examples' labels.
-        clients: Number of clients, N.
-        seed: The run's seed.
-        sigma: The standard deviation of the sizes within a class as a fraction of their mean, 0 ≤ sigma ≤ 10⁶. With 0
-            they differ by at most one.
-
-    Returns:
-        For each client its example numbers, int64, in random order.
-
-    Raises:
-        OffbeatError: There are fewer than one or more than n clients, or fewer than classes; a class has fewer examples
-            than clients; or sigma is out of range.
+    ``sigma`` is the standard deviation of the sizes within a class as a fraction of their mean, 0 ≤ sigma ≤ 10⁶. With 0
+    they differ by at most one. An ``OffbeatError`` also if there are fewer clients than classes, or if a class has
+    fewer examples than clients.
     """
     check_clients(len(labels), clients)
     return divide_by_class(labels, clients, generator(seed, Purpose.PARTITION), sigma)
@@ -122,22 +102,9 @@ def mixing(labels: NDArray[np.int64], clients: int, mu: float, seed: int) -> lis
       has the classes c with ⌊c N / C⌋ = i, numbered in the order of their labels from 0.
     * Fractions of an example are rounded so that the running sums of pooled examples are the nearest integers.
 
-    Args:
-        labels: ``(n,)``, the examples' labels.
-        clients: Number of clients, N.
-        mu: The mixing rate μ, 0 ≤ μ ≤ 1.
-        seed: The run's seed.
-
-    Returns:
-        For each client its example numbers, int64, in random order.
-
-    Raises:
-        OffbeatError: There are fewer than one or more than n clients, a class has fewer examples than clients, or mu is
-            out of range.
+    0 ≤ ``mu`` ≤ 1. An ``OffbeatError`` also if a class has fewer examples than clients.
     """
     check_clients(len(labels), clients)
-    if not 0 <= mu <= 1:
-        raise OffbeatError(f"mu is {mu}, but must be between 0 and 1")
     random = generator(seed, Purpose.PARTITION)
     classes, numbers = np.unique(labels, return_inverse=True)
     own = labels if clients >= len(classes) else numbers * clients // len(classes)
@@ -176,22 +143,16 @@ def by_hour(
       examples are the nearest integers.
 
     Args:
-        labels: ``(n,)``, the examples' labels, with two different values.
+        labels: With two different values.
         middle_hours: ``(N,)``, the middle of each client's available time, in hours after midnight.
         alpha: The share of positive labels in the hour after midnight, α, 0 ≤ α ≤ 1.
         seed: The run's seed.
 
-    Returns:
-        For each client its example numbers, int64, in random order.
-
     Raises:
-        OffbeatError: There are fewer than one or more than n clients, not two labels, or too few examples of one label;
-            or alpha is out of range.
+        OffbeatError: Also if there are not two labels, or too few examples of one of them.
     """
     clients = len(middle_hours)
     check_clients(len(labels), clients)
-    if not 0 <= alpha <= 1:
-        raise OffbeatError(f"alpha is {alpha}, but must be between 0 and 1")
     values, examples = np.unique(labels, return_counts=True)
     if len(values) != 2:
         raise OffbeatError(

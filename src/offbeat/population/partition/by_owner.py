@@ -17,16 +17,7 @@ def by_user(users: NDArray[np.int64], clients: int, seed: int) -> list[NDArray[n
     With fewer clients than users, the clients are a uniformly random choice of users, and **the examples of the other
     users are not used**. Clients are in the order of the users' numbers; users without examples are ignored.
 
-    Args:
-        users: ``(n,)``, the user of each example.
-        clients: Number of clients, N.
-        seed: The run's seed.
-
-    Returns:
-        For each client its example numbers, int64, in random order.
-
-    Raises:
-        OffbeatError: There are fewer than one or more clients than users.
+    ``users``, ``(n,)``, are those of the examples; there are at most as many clients.
     """
     present, number = np.unique(users, return_inverse=True)
     if not 1 <= clients <= len(present):
@@ -54,12 +45,12 @@ def from_file(path: Path, examples: int, clients: int) -> list[NDArray[np.int64]
         clients: Number of clients, N.
 
     Returns:
-        For each client its example numbers, int64, in an order that is random but always the same.
+        For each client its example numbers, in an order that is random but always the same.
 
     Raises:
-        OffbeatError: The file cannot be read; a client or an example does not exist; an example occurs twice; a client
-            has none; or there are fewer than one or more than n clients. The message names the file and the row or the
-            client. The header is row 1, and empty lines do not count.
+        OffbeatError: Also if the file cannot be read; a client or an example does not exist; an example occurs twice;
+            or a client has none. The message names the file and the row or the client. The header is row 1, and empty
+            lines do not count.
     """
     check_clients(examples, clients)
     columns = read_columns(path, _COLUMNS)

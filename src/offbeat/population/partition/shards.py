@@ -63,10 +63,10 @@ def normal_sizes(examples: int, clients: int, sigma: float, random: np.random.Ge
         int64 ``(N,)``, each at least 1; they add up to n.
 
     Raises:
-        OffbeatError: sigma is not in 0 … 10⁶.
+        OffbeatError: sigma is above 10⁶.
     """
-    if not 0 <= sigma <= _MAX_SIGMA:
-        raise OffbeatError(f"sigma is {sigma}, but must be between 0 and {_MAX_SIGMA:g}")
+    if sigma > _MAX_SIGMA:
+        raise OffbeatError(f"sigma is {sigma}, but must be at most {_MAX_SIGMA:g}")
     # abs, because numpy refuses −0.0.
     wanted = random.normal(0.0, abs(sigma) * examples / clients, clients)
     above_one = _shift(wanted, examples - clients)
@@ -83,19 +83,7 @@ def _shift(amounts: NDArray[np.float64], total: int) -> NDArray[np.float64]:
 
 
 def iid(labels: NDArray[np.int64], clients: int, seed: int) -> list[NDArray[np.int64]]:
-    """Divide the examples evenly and at random.
-
-    Args:
-        labels: ``(n,)``, the examples' labels; only their number matters.
-        clients: Number of clients, N.
-        seed: The run's seed.
-
-    Returns:
-        For each client its example numbers, int64, in random order; sizes differ by at most one.
-
-    Raises:
-        OffbeatError: There are fewer than one or more than n clients.
-    """
+    """Divide the examples evenly and at random; sizes differ by at most one."""
     check_clients(len(labels), clients)
     order = generator(seed, Purpose.PARTITION).permutation(len(labels))
     return np.array_split(order, clients)
@@ -104,18 +92,7 @@ def iid(labels: NDArray[np.int64], clients: int, seed: int) -> list[NDArray[np.i
 def quantity_skew(labels: NDArray[np.int64], clients: int, sigma: float, seed: int) -> list[NDArray[np.int64]]:
     """Divide the examples at random into shards of ``normal_sizes``.
 
-    Args:
-        labels: ``(n,)``, the examples' labels; only their number matters.
-        clients: Number of clients, N.
-        sigma: The sizes' standard deviation as a fraction of their mean, 0 ≤ sigma ≤ 10⁶. With 0, sizes differ by at
-            most one.
-        seed: The run's seed.
-
-    Returns:
-        For each client its example numbers, int64, in random order.
-
-    Raises:
-        OffbeatError: There are fewer than one or more than n clients; or sigma is out of range.
+    ``sigma`` is the sizes' standard deviation as a fraction of their mean, 0 ≤ sigma ≤ 10⁶.
     """
     check_clients(len(labels), clients)
     random = generator(seed, Purpose.PARTITION)
