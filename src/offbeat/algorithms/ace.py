@@ -8,7 +8,6 @@ from offbeat.algorithms.components import (
     Continuous,
     Count,
     LatestOfEach,
-    LocalPlan,
     Positive,
     Shares,
     Update,
@@ -38,6 +37,7 @@ class ACE(Algorithm):
 
     name = "ace"
     payload = "difference"
+    averages_old_updates = True
 
     server_lr: Positive = 1.0
     concurrency: Count = 100
@@ -48,10 +48,6 @@ class ACE(Algorithm):
         self.schedule = Continuous(self.concurrency)
         self.buffer = LatestOfEach(kept_by_server=self.server_keeps_updates)
         self.shares = Shares(self.weighting)
-
-    def check_local(self, local: LocalPlan) -> None:
-        if local.lr_decay is not None:
-            raise ValueError("ACE averages updates of old and new versions, made with one lr: leave lr_decay out")
 
     def weigh(self, update: Update) -> float:
         return self.shares[update.client]

@@ -9,7 +9,6 @@ from offbeat.algorithms.components import (
     Continuous,
     Count,
     LatestOfEach,
-    LocalPlan,
     Positive,
     Shares,
     Update,
@@ -40,6 +39,7 @@ class CA2FL(Algorithm):
 
     name = "ca2fl"
     payload = "difference"
+    averages_old_updates = True
 
     buffer_size: Count = 10
     server_lr: Positive = 1.0
@@ -54,10 +54,6 @@ class CA2FL(Algorithm):
 
     def begin(self, model: Tensor) -> None:
         self.cached = torch.zeros_like(model)  # h
-
-    def check_local(self, local: LocalPlan) -> None:
-        if local.lr_decay is not None:
-            raise ValueError("CA2FL averages updates of old and new versions, made with one lr: leave lr_decay out")
 
     def weigh(self, update: Update) -> float:
         return self.shares[update.client]

@@ -7,7 +7,6 @@ from offbeat.algorithms.components import (
     ClosedBuffer,
     Count,
     LatestOfEach,
-    LocalPlan,
     Positive,
     Rounds,
     ServerOptimizer,
@@ -43,6 +42,7 @@ class FedLaAvg(Algorithm):
 
     name = "fedlaavg"
     payload = "difference"
+    averages_old_updates = True
     selection = "longest_absent"
 
     cohort: Count = 100
@@ -56,10 +56,6 @@ class FedLaAvg(Algorithm):
         self.buffer = LatestOfEach(kept_by_server=self.server_keeps_updates)
         self.shares = Shares(self.weighting)
         self.step = ServerStep(self.server_optimizer, self.server_lr)
-
-    def check_local(self, local: LocalPlan) -> None:
-        if local.lr_decay is not None:
-            raise ValueError("FedLaAvg averages updates of old and new versions, made with one lr: leave lr_decay out")
 
     def weigh(self, update: Update) -> float:
         return self.shares[update.client]

@@ -7,7 +7,6 @@ from offbeat.algorithms.components import (
     Available,
     ClosedBuffer,
     LatestOfEach,
-    LocalPlan,
     Positive,
     ServerOptimizer,
     ServerStep,
@@ -42,6 +41,7 @@ class MIFA(Algorithm):
 
     name = "mifa"
     payload = "difference"
+    averages_old_updates = True
 
     server_lr: Positive = 1.0
     weighting: Weighting = "examples"
@@ -53,10 +53,6 @@ class MIFA(Algorithm):
         self.buffer = LatestOfEach(kept_by_server=self.server_keeps_updates)
         self.shares = Shares(self.weighting)
         self.step = ServerStep(self.server_optimizer, self.server_lr)
-
-    def check_local(self, local: LocalPlan) -> None:
-        if local.lr_decay is not None:
-            raise ValueError("MIFA averages updates of old and new versions, made with one lr: leave lr_decay out")
 
     def weigh(self, update: Update) -> float:
         return self.shares[update.client]

@@ -8,7 +8,6 @@ from offbeat.algorithms.components import (
     ClosedBuffer,
     Continuous,
     Count,
-    LocalPlan,
     Positive,
     Shares,
     Update,
@@ -35,6 +34,7 @@ class RingleaderASGD(Algorithm):
     """
 
     name = "ringleader"
+    averages_old_updates = True
 
     server_lr: Positive = 1.0
     concurrency: Count = 100
@@ -44,12 +44,6 @@ class RingleaderASGD(Algorithm):
         self.schedule = Continuous(self.concurrency)
         self.buffer = ClientMeans()
         self.shares = Shares(self.weighting)
-
-    def check_local(self, local: LocalPlan) -> None:
-        if local.lr_decay is not None:
-            raise ValueError(
-                "Ringleader ASGD averages updates of old and new versions, made with one lr: leave lr_decay out"
-            )
 
     def weigh(self, update: Update) -> float:
         return self.shares[update.client]

@@ -30,7 +30,7 @@ class Statistics:
 
 
 class CoordinatorState:
-    """The parts of a coordinator's state: a step changes the algorithm, visits, candidates and leases together.
+    """The parts of a coordinator's state, which a step changes together.
 
     Each step asks the algorithm first. If that raises, the step has not happened.
 

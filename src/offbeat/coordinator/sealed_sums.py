@@ -89,7 +89,10 @@ class SealedSums:
         return [entry.update for closed in self._algorithm.sealed[:1] for entry in closed.entries]
 
     def _take_back(self, updates: Iterable[Update]) -> None:
-        """Let clients send differences to their updates before these, which are in no version."""
+        """Let clients send differences to their updates before these.
+
+        These are in no version.
+        """
         if self._algorithm.payload == "difference":
             for update in updates:
                 self._state.visits.return_to(update.client, update.since)

@@ -29,6 +29,7 @@ class Hooks(Generic[Schedule_co]):
         corrects_gradients: Clients add ``down()`` minus a vector of their own to each local gradient; that vector
             becomes Δ_i / P − (the sum that they added), P the sum of their step sizes, once the update has counted;
             with a proximal term mu in the plan, mu Δ_i − (the sum that they added).
+        averages_old_updates: A version averages updates of old and new versions, so a plan may not have ``lr_decay``.
         selection: How the coordinator picks the next client: a name, or a function that makes a pool from N and a seed.
         measures: It plans by clients' measured speeds, so no client may be refused before it counted; ``note_speed``
             is called for each client that can tell its speed before its first visit. A private run sets it to False.
@@ -46,6 +47,7 @@ class Hooks(Generic[Schedule_co]):
     needs_loss: ClassVar[bool] = False
     weighs_by_examples: bool = False
     corrects_gradients: ClassVar[bool] = False
+    averages_old_updates: ClassVar[bool] = False
     selection: ClassVar[Any] = "uniform"
     measures: bool = False
     pooled: ClassVar[bool] = False
@@ -70,6 +72,10 @@ class Hooks(Generic[Schedule_co]):
 
     def check_local(self, local: LocalPlan) -> None:
         """Raise ``ValueError`` if the run's plan does not suit; ``lr_decay`` is in it."""
+        if self.averages_old_updates and local.lr_decay is not None:
+            raise ValueError(
+                f"{type(self).__name__} averages updates of old and new versions, made with one lr: leave lr_decay out"
+            )
 
     def begin(self, model: Tensor) -> None:
         """Assign the rest of the saved state: tensors, numbers, dicts of numbers.

@@ -49,20 +49,7 @@ class Wrapper(Aggregate):
     def release(self, version: int) -> ClosedBuffer:
         return self.inner.release(version)
 
-    def reveal(self, closed: ClosedBuffer, opened: Tensor) -> ClosedBuffer:
-        return self.inner.reveal(closed, opened)
-
-    def without(self, closed: ClosedBuffer, client: int) -> ClosedBuffer | None:
-        return self.inner.without(closed, client)
-
-    def sealed_state(self, closed: ClosedBuffer) -> dict[str, Any]:
-        return self.inner.sealed_state(closed)
-
-    def sealed_from(self, state: dict[str, Any]) -> ClosedBuffer:
-        return self.inner.sealed_from(state)
-
     def state_dict(self) -> dict[str, Any]:
-        # A wrapper that only looks at updates has no state of its own.
         return self.inner.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
