@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms import ALGORITHMS, Algorithm, LocalPlan, Update
+from tests.effort import IS_LONG
 
 LENGTH = 3
 PLAN = LocalPlan(steps=1, batch_size=1, lr=0.1)
@@ -132,7 +133,18 @@ def all_cases(clients: int | None = None) -> dict[str, Case]:
     return {case.name: case for case in cases if clients in (None, case.clients)}
 
 
-def all_kinds() -> dict[tuple[type, type], Case]:
-    """Return one case for each pair of a schedule's and a buffer's class that some algorithm is made of."""
-    cases = reversed(all_cases().values())
-    return {(type(made.schedule), type(made.buffer)): case for case in cases for made in [case.make()]}
+def first_of_each(key: Callable[[Algorithm], Any], clients: int | None = None) -> dict[str, Case]:
+    """Return the first case for each value of ``key``; in a long test all cases."""
+    cases = all_cases(clients)
+    firsts = {key(case.make()): name for name, case in reversed(cases.items())}
+    return {name: case for name, case in cases.items() if IS_LONG or name in firsts.values()}
+
+
+def by_parts(algorithm: Algorithm) -> Any:
+    """The classes of an algorithm's schedule and buffer: what a coordinator and a simulation can tell apart."""
+    return type(algorithm.schedule), type(algorithm.buffer)
+
+
+def by_class(algorithm: Algorithm) -> Any:
+    """An algorithm's class, and what its buffer is."""
+    return type(algorithm), type(algorithm.buffer), algorithm.buffer.linear

@@ -6,16 +6,16 @@ import torch
 from torch import Tensor
 
 from offbeat.algorithms import Algorithm, LocalPlan, Update
-from tests.algorithms.case import PLAN, Case, Deferred, all_cases, all_kinds, at_work
+from tests.algorithms.case import PLAN, Case, Deferred, at_work, by_class, by_parts, first_of_each
 
 
-@pytest.fixture(params=all_cases().values(), ids=lambda case: case.name)
+@pytest.fixture(params=first_of_each(by_class).values(), ids=lambda case: case.name)
 def case(request: pytest.FixtureRequest) -> Case:
     """Each algorithm under the contract in turn."""
     return request.param
 
 
-@pytest.fixture(params=all_kinds().values(), ids=lambda case: case.name)
+@pytest.fixture(params=first_of_each(by_parts).values(), ids=lambda case: case.name)
 def kind(request: pytest.FixtureRequest) -> Case:
     """An algorithm of each kind of schedule and buffer in turn, for what these two and the base class do."""
     return request.param

@@ -1,9 +1,5 @@
-import dataclasses
-
 import numpy as np
-import pytest
 import torch
-from offbeat_core.local_plan import LrDecay
 
 from offbeat.algorithms import ACE, Update
 from tests.algorithms.case import Case
@@ -65,32 +61,3 @@ def test_a_random_script_of_arrivals_agrees_with_numpy(plan):
         model = model - 0.3 * table.mean(axis=0)
         np.testing.assert_allclose(algorithm.model.numpy(), model, atol=1e-4)
     assert algorithm.version == 200
-
-
-def test_fast_clients_do_not_move_the_fixed_point(plan):
-    """Two quadratics with the minima 0 and 1; one client is heard nine times as often as the other."""
-    algorithm = ACE(server_lr=0.1, weighting="uniform", concurrency=2)
-    algorithm.start(torch.tensor([5.0]), clients=2)
-    latest, since, starts = [0.0, 0.0], [None, None], [(5.0, 0), (5.0, 0)]
-    for client in (0, 1):
-        algorithm.assign(client, plan)
-    for number in range(2000):
-        client = int(number % 10 == 9)
-        start, version = starts[client]
-        new = start - client
-        algorithm.receive(difference(client, version, since[client], new - latest[client]))
-        latest[client], since[client] = new, version
-        algorithm.assign(client, plan)
-        starts[client] = algorithm.model.item(), algorithm.version
-    assert algorithm.model.item() == pytest.approx(0.5, abs=1e-3)  # plain asynchronous SGD would tend to 0.1
-
-
-def test_a_decaying_step_size_is_refused(plan):
-    with pytest.raises(ValueError, match="leave lr_decay out"):
-        ACE().check_local(dataclasses.replace(plan, lr_decay=LrDecay("cosine", (("versions", 10),))))
-
-
-@pytest.mark.parametrize("parameters", [{"server_lr": 0.0}, {"concurrency": 0}, {"weighting": "all"}])
-def test_hyper_parameters_out_of_range_are_refused(parameters):
-    with pytest.raises(ValueError, match=next(iter(parameters))):
-        ACE(**parameters)

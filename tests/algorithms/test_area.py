@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbeat.algorithms import AREA, FedAvg, FedFa
+from offbeat.algorithms import AREA
 from offbeat.coordinator import Coordinator
 from tests.algorithms.case import PLAN, Case
 
@@ -26,47 +26,6 @@ def test_four_arrivals_by_hand(plan, upload):
     assert algorithm.model.tolist() == [9]  # (6 + 10 + 10 + 10) / 4: the new model of client 0 replaces its old one
     assert algorithm.receive(upload(1, 0, 18)) is True
     assert algorithm.model.tolist() == [11]  # (6 + 18 + 10 + 10) / 4: two versions old, and counts in full
-
-
-def test_a_client_twice_in_a_buffer_counts_with_its_later_model(plan, upload):
-    algorithm = AREA(buffer_size=2, weighting="uniform", concurrency=1)
-    algorithm.start(torch.tensor([0.0]), clients=2)
-    for model in (100, 4):
-        algorithm.assign(0, plan)
-        algorithm.receive(upload(0, 0, model))
-    assert algorithm.model.tolist() == [2]
-
-
-def test_shares_are_those_of_the_objective(plan, upload):
-    algorithm = AREA(concurrency=2)
-    algorithm.start(torch.tensor([0.0]), clients=2, data_weights=torch.tensor([3.0, 1.0]))
-    algorithm.assign(0, plan)
-    algorithm.receive(upload(0, 0, 8))
-    assert algorithm.model.tolist() == [6]
-
-
-def test_a_random_script_of_arrivals_agrees_with_numpy(plan, upload):
-    """The paper's algorithm: clients keep y_i and upload x_i − y_i, the server has x and the sum of a buffer."""
-    numbers = np.random.default_rng(3)
-    algorithm = AREA(buffer_size=3, weighting="uniform", concurrency=4)
-    start = numbers.standard_normal(4)
-    algorithm.start(torch.tensor(start, dtype=torch.float32), clients=6)
-    memory, model, aggregate, at_work = np.tile(start, (6, 1)), start.copy(), np.zeros(4), {}
-    for number in range(1, 301):
-        while algorithm.slots() > 0:
-            client = int(numbers.choice([client for client in range(6) if client not in at_work]))
-            algorithm.assign(client, plan)
-            at_work[client] = algorithm.version, model.copy()
-        client = int(numbers.choice(list(at_work)))
-        version, begin = at_work.pop(client)
-        end = 0.7 * begin + 0.3 * numbers.standard_normal(4)  # drawn to a random point, so that it depends on x
-        assert algorithm.receive(upload(client, version, *end)) is (number % 3 == 0)
-        aggregate += (end - memory[client]) / 6
-        memory[client] = end
-        if number % 3 == 0:
-            model, aggregate = model + aggregate, np.zeros(4)
-        np.testing.assert_allclose(algorithm.model.numpy(), model, atol=1e-5)
-    assert algorithm.version == 100
 
 
 @given(
@@ -110,57 +69,6 @@ def test_the_model_is_the_average_of_the_models_sent_last(calls, size, data_weig
     assert run.algorithm.version == counted // size
 
 
-def test_fast_clients_do_not_move_the_fixed_point(plan, upload):
-    """Two quadratics with the minima 0 and 1; one client is heard nine times as often as the other."""
-    algorithm = AREA(weighting="uniform", concurrency=2)
-    algorithm.start(torch.tensor([5.0]), clients=2)
-    starts = [(5.0, 0), (5.0, 0)]
-    for client in (0, 1):
-        algorithm.assign(client, plan)
-    for number in range(2000):
-        client = int(number % 10 == 9)
-        start, version = starts[client]
-        algorithm.receive(upload(client, version, start - 0.1 * (start - client)))
-        algorithm.assign(client, plan)
-        starts[client] = algorithm.model.item(), algorithm.version
-    assert algorithm.model.item() == pytest.approx(0.5, abs=1e-3)  # FedBuff with K = 1 would tend to 0.1
-
-
-def test_with_all_clients_in_each_buffer_it_is_fedavg(plan, upload):
-    """x = Σ p_i x_i = w − Σ p_i Δ_i if all start from w."""
-    weights, numbers = torch.tensor([1.0, 2.0, 5.0]), np.random.default_rng(4)
-    area, fedavg = AREA(buffer_size=3, concurrency=3), FedAvg(cohort=3)
-    for algorithm in (area, fedavg):
-        algorithm.start(torch.ones(2), 3, weights)
-    for version in range(5):
-        for client in (1, 0, 2):
-            area.assign(client, plan)
-            fedavg.assign(client, plan)
-        for client in (2, 1, 0):
-            end = torch.tensor(numbers.standard_normal(2), dtype=torch.float32)
-            area.receive(upload(client, version, *end.tolist()))
-            delta = (fedavg.model - end).tolist()
-            fedavg.receive(upload(client, version, *delta, examples=int(weights[client])))
-        torch.testing.assert_close(area.model, fedavg.model)
-
-
-def test_with_clients_in_turn_it_is_fedfa(plan, upload):
-    """FedFa's window of N models has one of each client then, the last."""
-    numbers, version = np.random.default_rng(5), 0
-    area, fedfa = AREA(weighting="uniform", concurrency=1), FedFa(window=4, transmit="params", concurrency=1)
-    for algorithm in (area, fedfa):
-        algorithm.start(torch.ones(1), 4)
-    for number in range(20):
-        value = float(numbers.standard_normal())
-        for algorithm in (area, fedfa):
-            algorithm.assign(number % 4, plan)
-            algorithm.receive(upload(number % 4, algorithm.version, value))
-        if number >= 3:  # FedFa waits until its window is full
-            version += 1
-            torch.testing.assert_close(area.model, fedfa.model)
-    assert fedfa.version == version == 17
-
-
 def test_a_refused_step_leaves_the_average_of_the_others(plan, upload):
     algorithm = AREA(weighting="uniform", concurrency=2)
     algorithm.start(torch.tensor([1.0]), clients=2)
@@ -199,9 +107,3 @@ def test_the_memory_grows_with_the_clients_that_were_heard(plan, upload):
     state = algorithm.state_dict()
     assert state["latest.latest_of"].tolist() == [5, 7]
     assert state["latest.latest"].tolist() == [[1, 1], [1, 2]]
-
-
-@pytest.mark.parametrize("parameters", [{"buffer_size": 0}, {"concurrency": 0}, {"weighting": "all"}])
-def test_hyper_parameters_out_of_range_are_refused(parameters):
-    with pytest.raises(ValueError, match=next(iter(parameters))):
-        AREA(**parameters)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from offbeat.algorithms import ALGORITHMS, LocalPlan, Update
+from offbeat.algorithms import ALGORITHMS, Compression, LocalPlan, Update
 from offbeat.algorithms.components.hyper_parameters import hyper_parameters
 from offbeat.algorithms.components.server_optimizer import adam, momentum
 from offbeat.config.algorithm_table import hyper_parameters_of
@@ -132,10 +132,13 @@ def test_unknown_clients_are_not_wanted(kind, same_state):
 
 def test_the_runs_options_of_local_steps_pass_through(case):
     """FedProx's term, momentum and the like pass through every algorithm; only steps, lr and compression may change."""
-    for option in ({"mu": 0.1, "clip_norm": 3.0}, {"momentum": 0.9, "weight_decay": 0.01}, {"optimizer": "adamw"}):
+    options = [{"mu": 0.1, "clip_norm": 3.0}, {"momentum": 0.9, "weight_decay": 0.01}, {"optimizer": "adamw"}]
+    if case.plain_gradients:
+        options.append({"compression": Compression("sign")})
+    for option in options:
         local = LocalPlan(steps=2, batch_size=7, lr=0.1, **option)
         if case.plain_gradients:
-            with pytest.raises(ValueError, match="momentum, mu and optimizer"):
+            with pytest.raises(ValueError, match="leave compression, momentum, mu and optimizer out"):
                 case.started().assign(0, local)
             continue
         planned = case.started().assign(0, local)

@@ -27,16 +27,6 @@ def test_arrivals_by_hand(begin, plan, upload):
     assert algorithm.version == 4
 
 
-def test_alpha_is_computed_anew_for_each_update(begin, plan, upload):
-    algorithm = begin(FedAsync(mixing_alpha=0.5, staleness=polynomial(a=1), concurrency=20), clients=30)
-    for client in range(20):
-        algorithm.receive(upload(client, 0, 0))
-    algorithm.assign(29, plan)
-    algorithm.receive(upload(29, 20, 8))
-    assert algorithm.model.tolist() == [4]
-    assert algorithm.mixing_alpha == 0.5
-
-
 @settings(max_examples=cases(40))
 @given(seed=st.integers(0, 2**32), alpha=st.sampled_from([0.1, 0.6, 1.0]), concurrency=st.integers(1, 5))
 def test_random_arrivals_agree_with_numpy(plan, seed, alpha, concurrency):

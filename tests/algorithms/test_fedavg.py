@@ -35,39 +35,6 @@ def test_weighted_mean_by_hand(begin, upload, parameters, expected):
     assert algorithm.model.tolist() == expected
 
 
-def test_updates_after_the_first_m_are_not_wanted(begin, upload):
-    algorithm = begin(FedAvg(cohort=2, over_selection=2.0))
-    assert algorithm.slots() == 0
-    assert algorithm.receive(upload(3, 0, 2)) is False
-    assert algorithm.receive(upload(1, 0, 4)) is True
-    assert algorithm.slots() == 4
-    assert not algorithm.wants(0, 0)
-    assert algorithm.receive(upload(0, 0, 100)) is False
-    assert algorithm.receive(upload(2, 0, 100)) is False
-    assert (algorithm.version, algorithm.round, algorithm.model.tolist()) == (1, 1, [-3])
-
-
-def test_a_round_ends_with_the_remaining_clients(begin, upload):
-    algorithm = begin(FedAvg(cohort=3))
-    assert algorithm.receive(upload(1, 0, 2, examples=1)) is False
-    assert algorithm.receive(upload(2, 0, 6, examples=3)) is False
-    assert algorithm.drop(0, 0) is True
-    assert (algorithm.version, algorithm.round, algorithm.model.tolist()) == (1, 1, [-5])
-
-
-def test_a_round_of_lost_clients_only_opens_the_next_round(begin, upload):
-    algorithm = begin(FedAvg(cohort=2))
-    before = algorithm.model
-    assert algorithm.drop(0, 0) is False
-    assert algorithm.drop(1, 0) is False
-    assert (algorithm.version, algorithm.round, algorithm.slots()) == (0, 1, 2)
-    assert torch.equal(algorithm.model, before)
-    for client in (0, 1):
-        assert not algorithm.wants(client, 0)
-        assert algorithm.receive(upload(client, 0, 100)) is False
-    assert algorithm.slots() == 2
-
-
 @settings(max_examples=cases(60))
 @given(
     seed=st.integers(0, 2**32),

@@ -10,8 +10,7 @@ from offbeat.algorithms import FedBuff, Update
 from offbeat.algorithms.components.buffers.robust import robust
 from offbeat.algorithms.components.buffers.wrappers import clip
 from offbeat.algorithms.components.server_optimizer import adagrad, adam
-from offbeat.algorithms.components.weights import constant, hinge, polynomial
-from offbeat.coordinator import Coordinator
+from offbeat.algorithms.components.weights import hinge, polynomial
 from tests.algorithms.case import Case
 from tests.effort import cases
 
@@ -52,26 +51,6 @@ def test_two_buffers_by_hand(begin, plan, upload):
     assert algorithm.version == 2
 
 
-def test_the_sum_is_divided_by_the_buffer_size(begin, upload):
-    algorithm = begin(FedBuff(buffer_size=4, staleness=polynomial(a=1), concurrency=50), clients=100)
-    for client in range(4):
-        algorithm.receive(upload(client, 0, 0))
-    for client in range(4, 8):
-        algorithm.receive(upload(client, 0, 16))
-    assert algorithm.model.tolist() == [-8]
-
-
-def test_a_dropped_client_still_counts(begin, plan, upload):
-    algorithm = begin(FedBuff(buffer_size=1, staleness=polynomial(a=1), concurrency=1))
-    assert algorithm.drop(0, 0) is False
-    assert algorithm.slots() == 1
-    algorithm.assign(1, plan)
-    algorithm.receive(upload(1, 0, 0))
-    assert algorithm.receive(upload(0, 0, 8)) is True
-    assert algorithm.model.tolist() == [-4]
-    assert algorithm.slots() == 1
-
-
 @settings(max_examples=cases(40))
 @given(seed=st.integers(0, 2**32), size=st.integers(1, 6), concurrency=st.integers(1, 6))
 def test_random_arrivals_agree_with_numpy(plan, seed, size, concurrency):
@@ -99,41 +78,3 @@ def test_random_arrivals_agree_with_numpy(plan, seed, size, concurrency):
                 model, version, buffer = model - 0.7 * sum(buffer) / size, version + 1, []
     assert algorithm.version == version
     np.testing.assert_allclose(algorithm.model.numpy(), model, atol=5e-6)
-
-
-def test_with_max_staleness_0_it_is_rennala_sgd(plan):
-    """Each step averages K updates of the current model; all others are unused, and their clients begin anew."""
-    numbers = np.random.default_rng(9)
-    algorithm = FedBuff(buffer_size=3, server_lr=0.5, staleness=constant(), concurrency=5)
-    coordinator = Coordinator(algorithm, torch.zeros(2), clients=5, local=plan, max_staleness=0)
-    seconds, ends, visits = np.array([1, 1.1, 1.7, 4.3, 9]), np.zeros(5), {}
-    model, step, gradients, unused = np.zeros(2), 0, [], 0
-    for client in range(5):
-        coordinator.present(0.0, client)
-    for _ in range(200):
-        for assignment in coordinator.assign(float(ends.min())):
-            visits[assignment.client] = assignment, step, model
-            ends[assignment.client] += seconds[assignment.client]
-        client = int(ends.argmin())
-        assignment, began, start = visits[client]
-        gradient = (start - numbers.standard_normal(2)).astype(np.float32)
-        receipt = coordinator.receive(
-            float(ends[client]),
-            client,
-            assignment.visit,
-            torch.from_numpy(gradient),
-            examples=1,
-            steps=1,
-            normaliser=1.0,
-        )
-        assert receipt.counted is (began == step)
-        if began == step:
-            gradients.append(gradient)
-        else:
-            unused += 1
-        if len(gradients) == 3:
-            model, step, gradients = model - 0.5 * np.mean(gradients, axis=0), step + 1, []
-        coordinator.present(float(ends[client]), client)
-        np.testing.assert_allclose(algorithm.model.numpy(), model, atol=1e-4)
-    assert step > 30
-    assert unused > 20

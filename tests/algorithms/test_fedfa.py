@@ -91,24 +91,6 @@ def test_params_by_hand(begin, visit):
     assert algorithm.version == 3
 
 
-@pytest.mark.parametrize("transmit", ["delta", "params"])
-@pytest.mark.parametrize(
-    ("window", "release_every", "expected"),
-    [
-        (1, 1, range(1, 13)),
-        (4, 1, range(4, 13)),
-        (4, 2, (4, 6, 8, 10, 12)),
-        (4, 3, (4, 7, 10)),
-        (4, 4, (4, 8, 12)),
-    ],
-)
-def test_which_arrivals_make_a_version(window, release_every, expected, transmit, begin, visit):
-    algorithm = begin(window=window, release_every=release_every, transmit=transmit)
-    released = [number for number in range(1, 13) if visit(algorithm, number)]
-    assert released == list(expected)
-    assert algorithm.version == len(released)
-
-
 @settings(max_examples=cases(100))
 @given(
     seed=st.integers(0, 2**32),

@@ -80,38 +80,12 @@ def test_a_client_counts_by_its_share_of_the_objective(begin, visit, parameters,
     assert algorithm.model.tolist() == expected
 
 
-def test_an_absent_client_counts_with_its_latest_update(begin, visit):
-    algorithm = begin(clients=2, cohort=1)
-    visit(algorithm, 0, 16.0)
-    for number in range(5):
-        visit(algorithm, 1, 0.0, since=number or None)
-        assert algorithm.model.item() == -8 * (number + 2)
-
-
 def test_the_average_keeps_small_updates_beside_huge_ones(begin, visit):
     algorithm = begin(clients=2, cohort=1)
     visit(algorithm, 0, 2.0**30)
     visit(algorithm, 1, 1.0)
     visit(algorithm, 0, -(2.0**30), since=0)
     assert average(algorithm) == [0.5]
-
-
-def test_a_lost_clients_old_update_still_counts(begin, visit, plan):
-    algorithm = begin()
-    visit(algorithm, 0, 4.0)
-    visit(algorithm, 1, 8.0)
-    algorithm.assign(0, plan)
-    algorithm.assign(2, plan)
-    assert algorithm.drop(0, 1) is False
-    assert algorithm.receive(difference(2, 1, 4)) is True
-    assert average(algorithm) == [(4 + 8 + 4) / 4]
-    assert algorithm.model.item() == -3 - 4
-    # It comes after the round: it does not count, so what the client sends next is still against its first update.
-    assert not algorithm.wants(0, 1)
-    assert algorithm.receive(difference(0, 1, 100, since=0)) is False
-    visit(algorithm, 0, 1.0, since=0)
-    visit(algorithm, 3, 0.0)
-    assert average(algorithm) == [(5 + 8 + 4) / 4]
 
 
 def test_kept_updates_are_not_chains_of_promises(begin, visit, deferred, vector, plan):

@@ -73,15 +73,6 @@ def test_lemma_2_is_tight(plan, clients, cohort, every):
     assert max(oldest) == math.ceil(clients / cohort) * every - 1
 
 
-def test_the_longest_absent_come_first_then_the_lowest_number(plan):
-    driver = Driver(FedLaAvg(cohort=2), plan, 5)
-    turns = []
-    for available in ([1, 2, 3, 4], [0, 1, 2], range(5), range(5), range(5)):
-        driver.play(available)
-        turns.append([client for client in range(5) if driver.last[client] == driver.algorithm.version])
-    assert turns == [[1, 2], [0, 1], [3, 4], [0, 2], [1, 3]]
-
-
 def example(algorithm, plan, *, lr, first_rounds, second_rounds, centres, rounds, start=0.0):
     """Return x_0, x_1, … in the paper's Example 1: f_i = (x − e_i)², one exact step, the clients there in turn."""
     driver = Driver(algorithm, plan, 2, start)

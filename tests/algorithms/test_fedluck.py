@@ -1,12 +1,10 @@
 import dataclasses
 import math
-import random
 
-import numpy as np
 import pytest
 import torch
 
-from offbeat.algorithms import Compression, FedLuck, FedNova, Update
+from offbeat.algorithms import Compression, FedLuck, Update
 from offbeat.algorithms.components.server_optimizer import adam
 from offbeat.algorithms.fedluck_choice import best_steps_and_compression
 from offbeat.compression import COMPRESSORS, decode
@@ -73,26 +71,6 @@ def test_updates_weigh_by_examples_only_if_asked(weighting, expected):
     assert FedLuck(weighting=weighting).weighs_by_examples is expected
 
 
-@pytest.mark.parametrize("period", [1.0, 2.5])
-@pytest.mark.parametrize("visits", [(0.4, 1.0, 1.001, 2.0, 3.5, 7.25)])
-def test_staleness_counts_the_full_periods_of_a_visit(period, visits, begin, plan):
-    """⌈d/T̃⌉ − 1: everybody begins at a period's end; what comes at the same time as one counts in it."""
-    algorithm = begin(clients=len(visits), period=period)
-    ends, seen = {}, {client: set() for client in range(len(visits))}
-    for number in range(30):
-        for client, visit in enumerate(visits):
-            if client not in ends:
-                algorithm.assign(client, plan)
-                ends[client] = (number + visit) * period, algorithm.version
-        for client, (end, version) in list(ends.items()):
-            if end <= (number + 1) * period:
-                seen[client].add(algorithm.version - version)
-                algorithm.receive(update(client, version, 1))
-                del ends[client]
-        assert algorithm.tick() is True
-    assert [list(stalenesses) for stalenesses in seen.values()] == [[math.ceil(visit) - 1] for visit in visits]
-
-
 def test_normalised_updates_by_hand(begin, plan):
     algorithm = begin(normalise=True)
     assign_all(algorithm, plan, range(3))
@@ -100,24 +78,6 @@ def test_normalised_updates_by_hand(begin, plan):
     algorithm.receive(update(1, 0, 6, a=2.0))
     assert algorithm.tick() is True
     assert algorithm.model.tolist() == pytest.approx([-6])  # directions 1 and 3, their mean 2, times the mean a, 3
-
-
-def test_normalised_clients_count_as_in_fednova(plan):
-    luck, nova, numbers = FedLuck(normalise=True, server_lr=0.7), FedNova(cohort=5, server_lr=0.7), random.Random(7)
-    for algorithm in (luck, nova):
-        algorithm.start(torch.ones(2), 5)
-    for version in range(8):
-        for algorithm in (luck, nova):
-            assign_all(algorithm, plan, range(5))
-        made = []
-        for client in range(5):
-            a = numbers.choice([0.0, 0.5, 3.0, 7.0])
-            came = update(client, luck.version, numbers.gauss(0, 1), numbers.gauss(0, 1), a=a, n=4)
-            luck.receive(came)
-            made.append(nova.receive(came))
-        assert luck.tick() is made[-1]
-        assert luck.version == nova.version > version // 2
-    np.testing.assert_allclose(luck.model.numpy(), nova.model.numpy(), rtol=1e-5)
 
 
 def test_a_client_without_a_step_has_no_direction(begin, plan, deferred, vector):
@@ -149,7 +109,7 @@ def test_a_clients_noted_speed_lasts_until_its_next_measurement(begin, plan):
     assert algorithm.assign(0, plan) == dataclasses.replace(plan, steps=steps, compression=top_k(share))
 
 
-@pytest.mark.parametrize(("planned", "steps"), [(1, 2), (2, 2), (5, 5), (9, 9), (10, 9), (400, 9)])
+@pytest.mark.parametrize(("planned", "steps"), [(1, 2), (5, 5), (400, 9)])
 def test_an_unmeasured_client_takes_the_runs_steps_and_the_largest_share(planned, steps, begin, plan):
     algorithm = begin(steps=(2, 9), compression=(0.1, 0.5))
     local = dataclasses.replace(plan, steps=planned)
@@ -228,10 +188,7 @@ def test_plans_without_a_choice_are_refused(change, message, begin, plan, same_s
     ("parameters", "message"),
     [
         ({"steps": (4, 3)}, "steps must run from the smallest to the largest"),
-        ({"compression": (0.2, 0.1)}, "compression must be two shares"),
         ({"normalise": True, "weighting": "examples"}, "normalise needs uniform weights"),
-        ({"period": 9e-4}, "period must be at least 0.001"),
-        ({"compression_exponent": 3.0}, r"compression_exponent must be in \(0, 2\], got 3"),
     ],
 )
 def test_hyper_parameters_out_of_range_are_refused(parameters, message):

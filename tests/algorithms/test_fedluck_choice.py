@@ -65,17 +65,6 @@ def test_choices_by_hand(seconds, ranges, choice):
     assert best_steps_and_compression(*seconds, **ranges) == choice
 
 
-def test_seconds_count_in_periods():
-    assert best_steps_and_compression(0.02, 60, 2) == best_steps_and_compression(0.01, 30, 1)
-
-
-def test_an_interior_compression_solves_the_appendixs_cubic():
-    k, share = best_steps_and_compression(0.01, 30, 1, (3, 3), (0.001, 1.0), compression_exponent=1.0)
-    assert k == 3
-    assert 0.001 < share < 0.1
-    assert 2 * 30**2 * share**3 - 2 * 30 * (30 - 0.03) * share**2 + 2 * 0.03**2 + 1 == pytest.approx(0, abs=1e-9)
-
-
 def test_with_two_minima_the_lower_one_is_taken():
     """One step in no time, k = 1: φ = (b²δ²(2 − δ) + 1)/δ has a minimum at the smaller root and one at δ = 1."""
     choose = partial(best_steps_and_compression, steps=(1, 1), compression_exponent=1.0)

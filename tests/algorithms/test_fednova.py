@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offbeat.algorithms import FedAvg, FedNova, LocalPlan, Update
+from offbeat.algorithms import FedNova, Update
 from offbeat.algorithms.components.server_optimizer import adam, momentum
 from tests.algorithms.case import Case
 from tests.effort import cases
@@ -30,26 +30,6 @@ def test_a_round_by_hand(server_lr, expected, begin):
     assert algorithm.receive(update(0, 0, 3, 0, examples=2, a=1.0)) is False
     assert algorithm.receive(update(1, 0, 0, 12, examples=1, a=4.0)) is True
     assert algorithm.model.tolist() == expected
-
-
-def test_fednova_ends_at_the_mean_minimum_and_fedavg_does_not():
-    # f_i(w) = (w − e_i)²/2 with e = (0, 10), full gradients, a tiny step size γ. FedAvg's fixed point tends to
-    # Σ a_i e_i / Σ a_i, FedNova's to the minimum of the mean, 5; what is left is of order γ.
-    lr, ends, steps = 1e-4, (0.0, 10.0), (1, 9)
-
-    def settle(algorithm):
-        algorithm.start(torch.zeros(1), clients=2)
-        for version in range(40):
-            for client in range(2):
-                algorithm.assign(client, LocalPlan(steps[client], 1, lr))
-            for client in range(2):
-                way = (1 - (1 - lr) ** steps[client]) * (algorithm.model.item() - ends[client])
-                algorithm.receive(update(client, version, way, a=float(steps[client])))
-        return algorithm.model.item()
-
-    # The rounds' contraction is 1 − server_lr · γ · (mean a): 0.5.
-    assert settle(FedAvg(cohort=2, server_lr=1000.0)) == pytest.approx(9.0, abs=0.02)
-    assert settle(FedNova(cohort=2, server_lr=1000.0)) == pytest.approx(5.0, abs=0.02)
 
 
 @settings(max_examples=cases(60))

@@ -37,22 +37,6 @@ def test_two_rounds_by_hand(plan):
     assert algorithm.model.tolist() == [5]  # 7 − (4 + 4)/4: client 0 counts with its old update
 
 
-def test_a_round_does_not_wait_for_a_lost_client(begin):
-    algorithm = begin(MIFA(weighting="uniform"), clients=2)
-    assert algorithm.receive(difference(0, 0, None, 4)) is False
-    assert algorithm.drop(1, 0) is True
-    assert algorithm.model.tolist() == [-2]
-    assert algorithm.round == 1
-
-
-def test_a_round_of_lost_clients_does_not_make_a_version(plan):
-    algorithm = MIFA()
-    algorithm.start(torch.tensor([0.0]), clients=2)
-    algorithm.assign(0, plan)
-    assert algorithm.drop(0, 0) is False
-    assert (algorithm.version, algorithm.round, algorithm.slots()) == (0, 1, 2)
-
-
 def test_random_availability_agrees_with_numpy(plan):
     numbers = np.random.default_rng(3)
     algorithm = MIFA(server_lr=0.3, weighting="uniform")

@@ -90,7 +90,7 @@ def test_two_steps_by_hand(begin):
         ((0, 0), 0.5),  # cos = 0 for a zero vector
     ],
 )
-@pytest.mark.parametrize(("a", "b", "bound"), [(1.0, 1.0, 4), (2.0, 0.5, 4), (0.0, 3.0, 1), (1.0, 0.0, 10)])
+@pytest.mark.parametrize(("a", "b", "bound"), [(2.0, 0.5, 4), (1.0, 0.0, 10)])
 def test_a_stale_updates_weight_by_hand(entries, similarity, a, b, bound, begin):
     server = begin(
         length=3, min_clients=2, staleness_bound=bound, similarity_weight=a, staleness_weight=b, server_lr=0.5

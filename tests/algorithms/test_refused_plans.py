@@ -26,7 +26,7 @@ REFUSED = {
     (
         "ringleader",
         "decay",
-    ): "Ringleader ASGD averages updates of old and new versions, made with one lr: leave lr_decay out",
+    ): "RingleaderASGD averages updates of old and new versions, made with one lr: leave lr_decay out",
     ("mifa", "decay"): "MIFA averages updates of old and new versions, made with one lr: leave lr_decay out",
     ("fedlaavg", "decay"): "FedLaAvg averages updates of old and new versions, made with one lr: leave lr_decay out",
     (

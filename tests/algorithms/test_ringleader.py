@@ -1,12 +1,8 @@
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
-from offbeat_core.local_plan import LrDecay
 
 from offbeat.algorithms import RingleaderASGD
-from offbeat.testing import check_algorithm
 from tests.algorithms.case import Case
 
 CASES = [
@@ -104,31 +100,3 @@ def test_workers_of_different_speeds_agree_with_numpy(seconds, plan, upload):
         table = table_of_next
     assert algorithm.version == step == 12 * 6
     assert 0 < delay <= 2 * 6 - 2  # the paper's bound
-
-
-def test_fast_clients_do_not_move_the_fixed_point(begin, plan, upload):
-    """Two quadratics with the minima 0 and 1; one client is heard nine times as often as the other."""
-    algorithm = begin(RingleaderASGD(server_lr=0.1), (5.0,), clients=2)
-    starts = [(5.0, 0), (5.0, 0)]
-    for number in range(3000):
-        client = int(number % 10 == 9)
-        start, version = starts[client]
-        algorithm.receive(upload(client, version, start - client))
-        algorithm.assign(client, plan)
-        starts[client] = algorithm.model.item(), algorithm.version
-    assert algorithm.model.item() == pytest.approx(0.5, abs=1e-3)  # plain asynchronous SGD would tend to 0.1
-
-
-def test_few_clients_at_work_keep_the_contract():
-    check_algorithm(lambda: RingleaderASGD(concurrency=2), clients=4)
-
-
-def test_a_decaying_step_size_is_refused(plan):
-    with pytest.raises(ValueError, match="leave lr_decay out"):
-        RingleaderASGD().check_local(dataclasses.replace(plan, lr_decay=LrDecay("cosine", (("versions", 10),))))
-
-
-@pytest.mark.parametrize("parameters", [{"server_lr": 0.0}, {"concurrency": 0}, {"weighting": "all"}])
-def test_hyper_parameters_out_of_range_are_refused(parameters):
-    with pytest.raises(ValueError, match=next(iter(parameters))):
-        RingleaderASGD(**parameters)

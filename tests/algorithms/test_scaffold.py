@@ -1,10 +1,8 @@
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
 
-from offbeat.algorithms import SCAFFOLD, Compression, LocalPlan, Update
+from offbeat.algorithms import SCAFFOLD, LocalPlan, Update
 from offbeat.algorithms.components.server_optimizer import adam
 from tests.algorithms.case import Case
 
@@ -86,14 +84,3 @@ def test_updates_that_would_spoil_c_are_refused(change, message, begin):
     algorithm = begin(SCAFFOLD(cohort=1), clients=1)
     with pytest.raises(ValueError, match=message):
         algorithm.receive(update(0, 0, None, 1)._replace(**change))
-
-
-@pytest.mark.parametrize(
-    "option",
-    [{"momentum": 0.9}, {"mu": 0.1}, {"compression": Compression("top_k", (("share", 0.1),))}, {"optimizer": "adamw"}],
-)
-def test_gradients_that_are_not_plain_are_refused(option):
-    algorithm = SCAFFOLD()
-    algorithm.start(torch.zeros(1), clients=10)
-    with pytest.raises(ValueError, match="leave compression, momentum, mu and optimizer out"):
-        algorithm.assign(0, dataclasses.replace(PLAN, **option))

@@ -7,11 +7,9 @@ import json
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from offbeat.algorithms import AsyncCommSGD, FedLaAvg, FedLuck, LocalPlan, Port
-from offbeat.algorithms.components.schedules.patterns import full, imbalanced, own, round_robin
+from offbeat.algorithms import AsyncCommSGD, FedLaAvg, FedLuck, Port
+from offbeat.algorithms.components.schedules.patterns import full, imbalanced
 from offbeat.coordinator import Coordinator
 from tests.coordinator.conftest import CLIENTS, PLAN
 
@@ -90,35 +88,6 @@ def test_who_is_away_is_passed_over_and_first_when_it_is_back():
         if number == 1:
             coordinator.present(1.0, 1)
     assert rounds == [[0, 2], [3, 4], [1, 5]]
-
-
-def test_the_order_is_known_after_a_restart():
-    coordinator = make(FedLaAvg(cohort=2))
-    for _ in range(2):
-        for assignment in coordinator.assign(0.0):
-            hand_in(coordinator, assignment)
-    other = restarted(coordinator, FedLaAvg(cohort=2))
-    assert clients_of(other.assign(0.0)) == [4, 5]
-
-
-@settings(max_examples=50)
-@given(data=st.data())
-def test_with_everybody_there_often_enough_nobody_is_absent_for_long(data):
-    """Lemma 2: there at least once in any E successive rounds, nobody waits longer than ⌈N/K⌉E − 1."""
-    often, cohort = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
-    coordinator = make(FedLaAvg(cohort=cohort))
-    last, seen = dict.fromkeys(range(CLIENTS), -1), dict.fromkeys(range(CLIENTS), -1)
-    for number in range(25):
-        there = {client for client in range(CLIENTS) if number - seen[client] >= often}
-        there |= data.draw(st.sets(st.integers(0, CLIENTS - 1), min_size=cohort))
-        for client in range(CLIENTS):
-            seen[client] = number if client in there else seen[client]
-            (coordinator.present if client in there else coordinator.absent)(0.0, client)
-        for assignment in coordinator.assign(0.0):
-            hand_in(coordinator, assignment)
-            last[assignment.client] = number
-        assert coordinator.algorithm.version == number + 1
-        assert max(number - each for each in last.values()) <= -(-CLIENTS // cohort) * often - 1
 
 
 # --- Who is back before its round rests. ---
@@ -218,89 +187,4 @@ def test_those_who_are_too_stale_are_urgent_until_they_are_heard_or_lapse():
     assert urgent(coordinator) == []
 
 
-def test_nobody_is_urgent_where_the_server_waits():
-    coordinator = make(Port(min_clients=1, staleness_bound=1, concurrency=2, urgent_requests=False))
-    _, quick = coordinator.assign(0.0)
-    for now in (1.0, 2.0):
-        hand_in(coordinator, quick, now=now)
-        (quick,) = coordinator.assign(now)
-    assert urgent(coordinator) == []
-
-
 # --- Records. ---
-
-
-def test_measured_times_in_the_records_give_the_same_plans_again():
-    calls = []
-    coordinator = make(FedLuck(period=1.0, steps=(1, 50), compression=(0.01, 0.9)), record=calls.append)
-    for now in range(4):
-        for assignment in coordinator.assign(float(now)):
-            # α from 0.1 to 0.6 s, β from 1 to 6 s.
-            times = {"step_seconds": 0.1 * (1 + assignment.client), "upload_seconds": 1.0 + assignment.client}
-            hand_in(coordinator, assignment, now=now + 0.5, **times)
-        coordinator.tick(now + 1.0)
-    replayed = Coordinator(
-        FedLuck(period=1.0, steps=(1, 50), compression=(0.01, 0.9)),
-        torch.zeros(1),
-        clients=CLIENTS,
-        local=PLAN,
-        seed=5,
-    )
-    for call in calls:
-        replayed.replay(call)
-    again = restarted(coordinator, FedLuck(period=1.0, steps=(1, 50), compression=(0.01, 0.9)))
-    plans = {each.client: each.plan for each in coordinator.assign(9.0)}
-    assert {each.client: each.plan for each in replayed.assign(9.0)} == plans
-    assert {each.client: each.plan for each in again.assign(9.0)} == plans
-    assert len({(plan.steps, plan.compression) for plan in plans.values()}) >= 3
-    # Those at work, too, keep their plans over a restart.
-    restored = restarted(coordinator, FedLuck(period=1.0, steps=(1, 50), compression=(0.01, 0.9)))
-    assert {client: restored.visits.assignment(client).plan for client in range(CLIENTS)} == plans
-
-
-def test_a_rule_of_the_users_own_is_asked_again_in_a_replay():
-    def make_algorithm():
-        return AsyncCommSGD(pattern=own(lambda client, last, clients: last + 1 + client % 2, longest_gap=2))
-
-    calls = []
-    coordinator = make(make_algorithm(), record=calls.append)
-    for now in range(5):
-        for assignment in coordinator.assign(float(now)):
-            hand_in(coordinator, assignment, now=now + 0.5, vector=torch.tensor([0.5 + now]))
-        coordinator.tick(now + 1.0)
-    replayed = Coordinator(make_algorithm(), torch.zeros(1), clients=CLIENTS, local=PLAN, seed=5)
-    for call in calls:
-        replayed.replay(call)
-    assert torch.equal(replayed.algorithm.model, coordinator.algorithm.model)
-    assert sorted(clients_of(replayed.assign(9.0))) == sorted(clients_of(coordinator.assign(9.0)))
-
-
-def test_step_sizes_of_each_round_survive_a_restart():
-    def make_algorithm():
-        return AsyncCommSGD(pattern=round_robin(k=2, every=1), step_sizes=lambda number: 1.0 / (1 + number))
-
-    coordinator = make(make_algorithm())
-    coordinator.assign(0.0)
-    other = restarted(coordinator, make_algorithm())
-    for client in range(CLIENTS):
-        talks = 1 + client // 2
-        plan = other.visits.assignment(client).plan
-        assert plan == coordinator.visits.assignment(client).plan
-        assert plan.lr == tuple(1.0 / (1 + number) for number in range(talks) for _ in range(2))
-
-
-def test_who_rests_waits_for_its_round_whenever_it_shows_up():
-    plan = LocalPlan(steps=1, batch_size=1, lr=0.1)
-    coordinator = Coordinator(AsyncCommSGD(pattern=full(every=3)), torch.zeros(1), clients=2, local=plan)
-    for client in range(2):
-        coordinator.present(0.0, client)
-    coordinator.assign(0.0)
-    coordinator.receive(0.5, 0, 0, torch.ones(1), examples=1, steps=3, normaliser=3.0)
-    coordinator.drop(0.5, 1, 0)  # a place is free, and nobody is there who may have it
-    coordinator.tick(1.0)
-    coordinator.present(1.5, 0)
-    assert coordinator.assign(1.5) == []
-    coordinator.tick(2.0)
-    assert coordinator.assign(2.0) == []
-    coordinator.tick(3.0)
-    assert [(assignment.client, assignment.version) for assignment in coordinator.assign(3.0)] == [(0, 3)]

@@ -5,10 +5,7 @@ import torch
 
 from offbeat.algorithms import FedAvg, FedBuff, FedLuck
 from offbeat.coordinator import Coordinator, RecordedCall
-from tests.algorithms.case import all_cases
 from tests.coordinator.conftest import CLIENTS, LENGTH, PLAN, Periodic, everybody_present, make, receive
-
-ALGORITHMS = {name: case.make for name, case in all_cases(CLIENTS).items()}
 
 
 def test_an_upload_that_comes_again_gets_the_first_answer_and_counts_once(same_state):
@@ -24,21 +21,6 @@ def test_an_upload_that_comes_again_gets_the_first_answer_and_counts_once(same_s
     assert same_state(coordinator.state_dict(), before)
 
 
-def test_an_update_that_is_staler_than_allowed_is_unused_and_frees_its_slot():
-    coordinator = make(FedBuff(buffer_size=1, concurrency=2), max_staleness=1)
-    everybody_present(coordinator)
-    slow, fast = coordinator.assign(0.0)
-    for now in range(3):
-        receive(coordinator, now, fast)
-        (fast,) = coordinator.assign(now)
-    assert coordinator.algorithm.version == 3
-    before = coordinator.algorithm.model.clone()
-    assert receive(coordinator, 9.0, slow) == (False, 3, False)
-    assert torch.equal(coordinator.algorithm.model, before)
-    assert coordinator.statistics.unused == 1
-    assert len(coordinator.assign(9.0)) == 1
-
-
 @pytest.mark.parametrize(("staleness", "counts"), [(1, True), (2, False)])
 def test_max_staleness_is_the_largest_that_counts(staleness, counts):
     coordinator = make(FedBuff(buffer_size=1, concurrency=2), max_staleness=1)
@@ -47,7 +29,9 @@ def test_max_staleness_is_the_largest_that_counts(staleness, counts):
     for now in range(staleness):
         receive(coordinator, now, fast)
         (fast,) = coordinator.assign(now)
-    assert receive(coordinator, 9.0, slow).counted is counts
+    assert receive(coordinator, 9.0, slow) == (counts, staleness, counts)
+    assert coordinator.statistics.unused == (not counts)
+    assert len(coordinator.assign(9.0)) == 1
 
 
 def test_a_client_is_told_before_it_uploads_that_its_round_is_over():
@@ -117,9 +101,8 @@ def test_who_does_not_exist_is_refused(call, same_state):
     assert same_state(coordinator.state_dict(), before)
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_malformed_update_is_refused_and_may_be_sent_again(name, same_state):
-    coordinator = make(ALGORITHMS[name]())
+def test_a_malformed_update_is_refused_and_may_be_sent_again(same_state):
+    coordinator = make(FedBuff(concurrency=CLIENTS))
     everybody_present(coordinator)
     assignment = coordinator.assign(0.0)[0]
     before = coordinator.state_dict()
@@ -144,25 +127,6 @@ def test_a_recorded_assignment_of_a_client_that_does_not_exist_changes_nothing(s
     with pytest.raises(ValueError, match="client must be in"):
         coordinator.replay(RecordedCall("assign", {"now": 0.0, "clients": [1, CLIENTS]}))
     assert same_state(before, coordinator.state_dict())
-
-
-def test_who_had_a_turn_in_this_round_is_known_after_a_restart():
-    coordinator = make(FedAvg(cohort=2))
-    everybody_present(coordinator)
-    for assignment in coordinator.assign(0.0):
-        receive(coordinator, 1.0, assignment)
-    first, second = coordinator.assign(2.0)
-    resumed = make(FedAvg(cohort=2))
-    resumed.load_state_dict(coordinator.state_dict())
-    resumed.present(3.0, first.client)
-    receive(resumed, 3.0, first)
-    resumed.present(3.0, first.client)
-    assert resumed.assign(3.0) == []
-    receive(resumed, 4.0, second)
-    resumed.present(4.0, second.client)
-    for client in set(range(CLIENTS)) - {first.client, second.client}:
-        resumed.absent(4.0, client)
-    assert {assignment.client for assignment in resumed.assign(4.0)} == {first.client, second.client}
 
 
 def test_a_round_ends_without_the_clients_that_never_came_back():
@@ -252,15 +216,6 @@ def test_statistics_of_staleness_are_over_the_counted_updates():
         assert receive(coordinator, 1.0, assignment).staleness == number
     assert coordinator.statistics.staleness_sum == 0 + 1 + 2
     assert coordinator.statistics.staleness_max == 2
-
-
-def test_a_client_that_lost_the_answer_to_its_call_gets_its_assignment_again():
-    coordinator = make(FedAvg(cohort=2), lease_seconds=5.0)
-    everybody_present(coordinator)
-    assignment, _ = coordinator.assign(0.0)
-    assert coordinator.visits.assignment(assignment.client) == assignment
-    receive(coordinator, 1.0, assignment)
-    assert coordinator.visits.assignment(assignment.client) is None
 
 
 def test_receipts_are_remembered_back_to_the_last_counted_visit():

@@ -1,4 +1,4 @@
-"""An algorithm that raises: what was done before is recorded, and the rest has not happened."""
+"""Steps that fail since the algorithm raises: what was done before is recorded, and the rest has not happened."""
 
 from typing import ClassVar
 from weakref import WeakKeyDictionary

@@ -1,6 +1,5 @@
 """Leases and late updates."""
 
-import dataclasses
 import json
 import math
 
@@ -95,24 +94,6 @@ def test_without_a_lease_a_slot_is_kept_for_ever():
     assert assignment.lease_until == math.inf
 
 
-def test_leases_and_plans_of_their_own_survive_a_restart():
-    class Halving(FedBuff):
-        def assign(self, client, local):
-            return dataclasses.replace(super().assign(client, local), steps=1 + client)
-
-    coordinator = make(Halving(concurrency=3), lease_seconds=5.0)
-    everybody_present(coordinator)
-    assignments = coordinator.assign(2.0)
-    resumed = make(Halving(concurrency=3), lease_seconds=5.0)
-    resumed.load_state_dict(coordinator.state_dict())
-    assert [resumed.visits.assignment(assignment.client) for assignment in assignments] == assignments
-    assert {assignment.plan.steps for assignment in assignments} == {1 + a.client for a in assignments}
-    assert resumed.next_lapse() == 7.0
-    resumed.lapse(7.0)
-    assert resumed.statistics.lost == 3
-    assert resumed.next_lapse() == math.inf
-
-
 def test_the_leases_of_a_periodic_algorithm_do_not_tick_it():
     algorithm = Periodic(buffer_size=100, concurrency=2)
     coordinator = make(algorithm, lease_seconds=5.0)
@@ -146,16 +127,6 @@ def test_the_update_of_an_open_visit_counts_unless_it_is_too_stale():
     assert list(coordinator.visits.open_assignments()) == [second]
     assert coordinator.visits.has_slot(second.client)
     assert not coordinator.visits.has_slot(first.client)
-
-
-def test_an_update_counts_after_its_lease_has_ended():
-    coordinator = make(FedBuff(buffer_size=1, concurrency=2), lease_seconds=5.0)
-    everybody_present(coordinator)
-    late, _ = coordinator.assign(0.0)
-    coordinator.lapse(6.0)
-    assert not coordinator.visits.has_slot(late.client)
-    assert coordinator.late_updates.counts(late)
-    assert receive(coordinator, 7.0, late).counted
 
 
 @pytest.mark.parametrize(

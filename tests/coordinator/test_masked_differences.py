@@ -10,6 +10,7 @@ from offbeat.algorithms.components.buffers.secret import secret
 from offbeat.coordinator.participation_limits import Participation
 from offbeat.tensor_file import read_checkpoint, write_checkpoint
 from tests.coordinator.conftest import CLIENTS, LENGTH, everybody_present, make
+from tests.effort import cases
 
 STEP = 0.1
 MODULUS = 2**32
@@ -58,7 +59,7 @@ def script_of(seed):
 
 
 @pytest.mark.parametrize("is_mifa", [False, True])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(cases(12)))
 def test_the_average_is_that_of_the_latest_opened_updates(seed, is_mifa, tmp_path):
     records = []
     coordinator, clients = coordinator_of(is_mifa, records.append), Clients()

@@ -11,6 +11,7 @@ from offbeat.algorithms.components.schedules.patterns import imbalanced, random
 from offbeat.coordinator.participation_limits import Participation
 from offbeat.tensor_file import read_checkpoint, write_checkpoint
 from tests.coordinator.conftest import CLIENTS, LENGTH, everybody_present, make
+from tests.effort import cases
 
 LEAST = 2
 MAKERS = {
@@ -35,7 +36,7 @@ def script_of(seed):
 
 
 @pytest.mark.parametrize("name", list(MAKERS))
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(cases(8)))
 def test_each_sum_has_enough_clients_and_each_update_counts_once(name, seed, tmp_path):
     records = []
     coordinator = coordinator_of(name, records.append)

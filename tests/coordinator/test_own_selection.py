@@ -28,7 +28,7 @@ def pool_of(clients, updates, **settings):
     return pool
 
 
-def shares(pool, picks=4000):
+def shares(pool, picks=1500):
     """Return how often each client is picked if it comes back at once."""
     counts = dict.fromkeys(sorted(pool.inside), 0)
     for _ in range(picks):
@@ -58,15 +58,15 @@ def test_only_the_most_useful_are_picked_in_proportion_to_their_utility():
     assert shares(pool_of(4, losses, **exploits)) == pytest.approx([0, 0.5, 0.5, 0], abs=0.05)
     # √(0.1 ln 2) = 0.263, so the utilities are 0.264, 1.254 and 1.263.
     low = pool_of(4, losses, **exploits, cut_off=0.0)
-    assert shares(low) == pytest.approx([0.264 / 2.781, 1.254 / 2.781, 1.263 / 2.781, 0], abs=0.03)
+    assert shares(low) == pytest.approx([0.264 / 2.781, 1.254 / 2.781, 1.263 / 2.781, 0], abs=0.05)
 
 
 def test_unknown_clients_are_explored_less_and_less_often():
     for version, expected in ((0, 0.9 * 0.98**2), (30, 0.9 * 0.98**32), (500, 0.2)):
         known = [update(0, version, 1.0)]
         one, *others = shares(pool_of(3, known))
-        assert one == pytest.approx(1 - expected, abs=0.03)
-        assert others == pytest.approx([expected / 2] * 2, abs=0.03)
+        assert one == pytest.approx(1 - expected, abs=0.05)
+        assert others == pytest.approx([expected / 2] * 2, abs=0.05)
 
 
 def test_clients_without_times_are_not_slow():

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from offbeat.algorithms import Update
 from offbeat.coordinator.selection import POOLS, FastestPool, LongestAbsentPool, UniformPool
+from tests.effort import cases
 
 
 def counted(client, version):
@@ -91,7 +92,7 @@ def test_seeds_differ():
 POOL_ACTIONS = ["add", "discard", "pick", "take", "counted", "restart"]
 
 
-@settings(max_examples=300)
+@settings(max_examples=cases(300))
 @given(st.lists(st.tuples(st.sampled_from(POOL_ACTIONS), st.integers(0, 5), st.integers(0, 3)), max_size=80))
 def test_next_is_who_has_not_counted_for_longest_and_of_equals_the_first(script):
     pool, inside, last, version = LongestAbsentPool(6, seed=1), set(), dict.fromkeys(range(6), -1), 0

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -6,7 +7,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.local_plan import Epochs
 from offbeat_core.lr_decay import exponential
 
-from offbeat.algorithms import AsyncCommSGD, FedBuff, LocalPlan
+from offbeat.algorithms import AsyncCommSGD, FedBuff, FedLuck, LocalPlan
 from offbeat.algorithms.components import Compression
 from offbeat.config.local_section import StepsFunction
 from offbeat.coordinator import Coordinator, RecordedCall
@@ -117,6 +118,58 @@ def test_private_runs_refuse_steps_that_tell_of_the_data():
     with pytest.raises(ValueError, match=r"^\[privacy\] needs the same number of steps for all clients"):
         make(examples=EXAMPLES, participation=limits)
     make(LocalPlan(5, 4, 0.8), examples=EXAMPLES, participation=limits)
+
+
+DECAYING = LocalPlan(steps=2, batch_size=4, lr=0.8, lr_decay=exponential(0.5))
+
+
+def test_a_visit_has_the_step_size_of_the_version_that_it_starts_at():
+    calls: list[RecordedCall] = []
+    settings = {"local": DECAYING, "algorithm": FedBuff(buffer_size=1, concurrency=2)}
+    coordinator = make(**settings, record=calls.append)
+    slow, fast = assigned(coordinator)
+    assert slow.plan is fast.plan
+    for now in range(3):
+        receive(coordinator, float(now), fast)
+        coordinator.present(float(now), fast.client)
+        (fast,) = coordinator.assign(float(now))
+    assert (slow.plan.lr, slow.plan.lr_decay) == (0.8, None)
+    assert (fast.version, fast.plan) == (3, replace(slow.plan, lr=0.1))
+    replayed, resumed = (make(DECAYING, FedBuff(buffer_size=1, concurrency=2)) for _ in range(2))
+    for call in calls:
+        replayed.replay(call)
+    state = coordinator.state_dict()
+    resumed.load_state_dict(state)
+    # Open visits from versions 0 and 3, and neither's plan is saved.
+    assert sorted((version, plan) for _, _, version, plan, *_ in state["visits.open"]) == [(0, None), (3, None)]
+    for other in (replayed, resumed):
+        assert list(other.visits.open_assignments()) == list(coordinator.visits.open_assignments())
+        receive(other, 9.0, slow)
+        other.present(9.0, slow.client)
+        assert other.assign(9.0)[0].plan == replace(slow.plan, lr=0.05)
+
+
+def test_an_algorithm_plans_from_the_decayed_plan():
+    coordinator = make(DECAYING, FedLuck(period=1.0, steps=(1, 5), compression=(0.1, 0.5)))
+    before, *_ = assigned(coordinator)
+    receive(coordinator, 0.5, before)
+    coordinator.tick(1.0)
+    coordinator.present(1.0, before.client)
+    (after,) = coordinator.assign(1.0)
+    for assignment, lr in ((before, 0.8), (after, 0.4)):
+        assert (assignment.plan.lr, assignment.plan.lr_decay) == (lr, None)
+        assert assignment.plan.compression.name == "top_k"
+
+
+def test_an_algorithm_may_refuse_the_runs_plan_before_it_starts():
+    class Refusing(FedBuff):
+        def check_local(self, local):
+            raise ValueError(f"not {local.lr_decay.name}")
+
+    algorithm = Refusing()
+    with pytest.raises(ValueError, match=r"^not exponential$"):
+        make(DECAYING, algorithm)
+    assert not hasattr(algorithm, "_model")
 
 
 LOCAL = LocalPlan(steps=2, batch_size=1, lr=0.1)

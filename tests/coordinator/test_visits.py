@@ -5,10 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbeat.algorithms import LocalPlan
-from offbeat.coordinator import Assignment, Receipt
 from offbeat.coordinator.visit_plans import VisitPlans
 from offbeat.coordinator.visit_states import VisitCall, VisitState
-from offbeat.coordinator.visits import VisitTable
+from offbeat.coordinator.visits import Assignment, Receipt, VisitTable
 from offbeat.tensor_file import read_checkpoint, write_checkpoint
 
 LOCAL = LocalPlan(steps=2, batch_size=1, lr=0.1)

@@ -126,8 +126,9 @@ def test_staleness_is_the_number_of_periods_of_a_visit_less_one(simulate):
     assert {call.arguments["steps"] for call in calls if call.name == "receive"} == {steps}
 
 
-@pytest.mark.parametrize("step_seconds", [1.0, 0.25], ids=["in time", "early"])
-@pytest.mark.parametrize("decreasing", [False, True], ids=["one step size", "step sizes"])
+@pytest.mark.parametrize(
+    ("step_seconds", "decreasing"), [(1.0, False), (0.25, True)], ids=["in time", "early, with step sizes"]
+)
 @pytest.mark.parametrize("name", PATTERNS)
 def test_async_comm_sgd_makes_the_papers_models(simulate, name, decreasing, step_seconds):
     pattern, calls = PATTERNS[name], []

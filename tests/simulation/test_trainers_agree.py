@@ -65,7 +65,7 @@ def processes(parts):
         trainer.close()
 
 
-@settings(max_examples=cases(18))
+@settings(max_examples=cases(9))
 @given(
     name=st.sampled_from(sorted(ALGORITHMS)),
     comings=st.none() | st.lists(COMINGS, min_size=len(SIZES), max_size=len(SIZES)),
@@ -124,7 +124,6 @@ def test_any_schedule_any_batch_any_workers_interrupted_or_not(
     expected = outcome(loop)
     batched = outcome(one)
     same(outcome(loop, interruption, processes[workers]), expected)
-    same(outcome(processes[workers]), expected)
     same(outcome(other, interruption, one), batched)
     assert batched[0] == expected[0]
     assert [each[:7] for each in batched[1]] == [each[:7] for each in expected[1]]

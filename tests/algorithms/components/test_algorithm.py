@@ -153,25 +153,6 @@ def test_a_step_sees_the_version_that_it_starts_from(mean, begin, upload, deferr
     assert [promise.resolved for promise in promises] == [1, 1, 1]
 
 
-def test_a_step_that_failed_after_the_mean_divides_once(mean, begin, upload):
-    broken = [True]
-
-    class Fragile(mean):
-        def next_model(self, model, closed):
-            following = super().next_model(model, closed)
-            if broken:
-                broken.clear()
-                raise RuntimeError("no power")
-            return following
-
-    algorithm = begin(Fragile(size=2))
-    algorithm.receive(upload(0, 0, 2))
-    algorithm.receive(upload(1, 0, 6))
-    with pytest.raises(RuntimeError, match="no power"):
-        algorithm.model  # noqa: B018 - reading takes the step
-    assert algorithm.model.tolist() == [-4]
-
-
 def test_a_step_is_as_long_as_the_run_allows(mean, begin, upload):
     algorithm = mean(size=1)
     algorithm.max_step_norm = 5.0

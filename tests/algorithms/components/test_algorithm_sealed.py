@@ -92,18 +92,6 @@ def test_a_continuous_schedule_goes_on_while_sums_are_sealed(plain, plan, upload
     assert algorithm.version == plain.version == 4
 
 
-def test_updates_that_come_while_a_sum_is_sealed_go_into_the_next(plan, upload):
-    algorithm = fedbuff(server_lr=1.0)
-    algorithm.start(torch.zeros(1), 9)
-    let_work(algorithm, [(0, 2), (1, 4), (2, 100)], plan, upload)
-    assert algorithm.buffer.count == 1
-    open_first(algorithm)
-    assert algorithm.model.tolist() == [-3]
-    let_work(algorithm, [(3, 100)], plan, upload)
-    open_first(algorithm)
-    assert algorithm.model.tolist() == [-103]
-
-
 def test_every_revealed_step_starts_from_the_version_before_it(plan, upload):
     versions = []
 

@@ -1,7 +1,6 @@
 import math
 
 import pytest
-import torch
 
 from offbeat.algorithms import Update
 from offbeat.algorithms.components import ClosedBuffer, Entry, NotFiniteError, RunFacts, Sum, Weight
@@ -47,26 +46,6 @@ def test_tallies_are_summed_beside_the_vectors(upload):
     buffer.add(upload(1, 0, 1, 1), Weight(1.0, examples=5))
     assert closed.tallies == {"examples": 7, "steps": 1}
     assert buffer.release(1).tallies == {"examples": 5, "steps": 0}
-
-
-def test_a_promise_waits_until_the_sum_is_read(upload, deferred, vector):
-    buffer, promise = started(), deferred(vector(1, 2))
-    assert (buffer.linear, buffer.releases) == (True, 1)
-    buffer.add(Update(0, 0, promise, 1, 1, 1.0), 2.0)
-    closed = buffer.release(0)
-    assert promise.resolved == 0
-    assert closed.total().tolist() == closed.total().tolist() == [2, 4]
-    assert promise.resolved == 1
-
-
-@pytest.mark.parametrize("wrong", [torch.zeros(3), torch.zeros(2, dtype=torch.float64)])
-def test_a_vector_of_the_wrong_shape_changes_nothing(wrong, upload, same_state):
-    buffer = started()
-    buffer.add(upload(0, 0, 1, 2), 2.0)
-    before = buffer.state_dict()
-    with pytest.raises(ValueError, match="shape"):
-        buffer.add(Update(1, 0, wrong, 1, 1, 1.0), 1.0)
-    assert same_state(buffer.state_dict(), before)
 
 
 def test_start_empties_the_buffer(upload):

@@ -1,8 +1,7 @@
-import pytest
 import torch
 
 from offbeat.algorithms import Update
-from offbeat.algorithms.components import ByRound, RunFacts, Weight
+from offbeat.algorithms.components import ArrivalGroups, ByGroup, ByRound, RunFacts, Weight
 
 
 def started():
@@ -24,19 +23,28 @@ def test_an_update_counts_in_its_round(upload):
     assert buffer.count == 0
 
 
-def test_a_promise_waits_until_the_sum_of_its_round_is_read(deferred, vector):
-    buffer, promise = started(), deferred(vector(1, 2))
-    assert (buffer.linear, buffer.releases) == (True, 1)
-    buffer.add(Update(0, 0, promise, 1, 1, 1.0), Weight(3.0, round=1))
-    closed = buffer.release(0)
-    assert promise.resolved == 0
-    assert closed.total().tolist() == [3, 6]
-    assert promise.resolved == 1
+def grouped():
+    schedule = ArrivalGroups((1, 2), 1.0, 1.0)
+    buffer = ByGroup(schedule)
+    for part in (schedule, buffer):
+        part.start(RunFacts(1, 4))
+    return schedule, buffer
 
 
-def test_a_vector_of_the_wrong_shape_changes_nothing(same_state):
-    buffer = started()
-    before = buffer.state_dict()
-    with pytest.raises(ValueError, match="shape"):
-        buffer.add(Update(0, 0, torch.zeros(3), 1, 1, 1.0), Weight(1.0, round=1))
-    assert same_state(buffer.state_dict(), before)
+def add(buffer, value, group):
+    update = Update(0, 0, torch.tensor([float(value)]), examples=1, steps=1, normaliser=1.0)
+    buffer.add(update, Weight(0.5, round=group))
+
+
+def test_a_release_is_of_one_group_and_of_those_without():
+    schedule, buffer = grouped()
+    for value, group in ((1, 7), (2, None), (4, 8), (8, 7)):
+        add(buffer, value, group)
+    schedule.closing = 7
+    closed = buffer.release(3)
+    assert (closed.count, closed.version, buffer.count) == (3, 3, 1)
+    assert closed.total().tolist() == [5.5]
+    add(buffer, 16, None)
+    schedule.closing = 8
+    assert buffer.release(4).total().tolist() == [10]
+    assert buffer.count == 0

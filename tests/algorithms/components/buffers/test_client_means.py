@@ -29,18 +29,3 @@ def test_a_sum_that_is_read_late_lacks_later_updates(upload, deferred):
     second = buffer.release(1)
     assert first.total().tolist() == [3]
     assert second.total().tolist() == [4.5]  # (5 + 4)/2
-
-
-def test_a_table_that_was_saved_goes_on(upload):
-    buffer = started()
-    for client, value in ((0, 2.0), (1, 4.0), (1, 10.0)):
-        buffer.add(upload(client, 0, value), 0.5)
-        if buffer.count:
-            buffer.release(0).total()
-    other = started()
-    other.load_state_dict(buffer.state_dict())
-    for each in (buffer, other):
-        each.add(upload(0, 0, 8.0), 0.5)
-        assert each.release(1).total().tolist() == [4.5]
-        each.add(upload(0, 2, 2.0), 0.5)
-        assert each.release(2).total().tolist() == [6]  # (2 + 10)/2

@@ -23,7 +23,7 @@ def test_krum_takes_the_update_in_the_densest_place_by_hand():
     assert krum(updates).tolist() == [1]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("number", [3, 4, 5, 6, 9])
 def test_krum_agrees_with_a_search_over_all_neighbourhoods(seed, number):
     updates = updates_of(seed, number)

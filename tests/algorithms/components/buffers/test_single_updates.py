@@ -25,17 +25,6 @@ def test_every_update_is_kept_by_itself(upload):
     assert buffer.release(5).entries == []
 
 
-def test_a_promise_waits_and_is_resolved_once(deferred, vector, same_state):
-    buffer, promise = started(), deferred(vector(1, 2))
-    buffer.add(Update(0, 0, promise, 1, 1, 1.0), 2.0)
-    assert promise.resolved == 0
-    assert same_state(buffer.state_dict(), buffer.state_dict())
-    closed = buffer.release(0)
-    assert closed.entries[0].vector.tolist() == [1, 2]
-    assert closed.total().tolist() == [2, 4]
-    assert promise.resolved == 1
-
-
 def test_no_autograd_graph_is_kept(vector):
     buffer = started()
     graph = vector(1, 2).requires_grad_()

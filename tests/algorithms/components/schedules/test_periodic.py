@@ -63,12 +63,3 @@ def test_a_lost_client_frees_its_place_and_is_still_expected():
     assert schedule.wants(0, 0)
     assert schedule.hear(0) is False
     assert (schedule.slots(), schedule.returns_in(0)) == (3, 2)
-
-
-def test_start_begins_with_round_0():
-    schedule = started()
-    schedule.assign(0, 0)
-    schedule.hear(0)
-    schedule.tick()
-    schedule.start(RunFacts(1, 3))
-    assert (schedule.number, schedule.slots(), schedule.returns_in(0)) == (0, 3, 0)

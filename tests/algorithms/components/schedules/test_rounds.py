@@ -127,13 +127,3 @@ def test_available_hears_a_lost_member_and_ends_with_a_loss():
     assert schedule.hear(1) is False
     assert schedule.hear(2) is False
     assert schedule.lose(3, 0) is True
-
-
-def test_a_state_by_hand():
-    schedule = ask(started(Rounds(3)), 5, 0, 2)
-    schedule.hear(0)
-    schedule.lose(2, 0)
-    state = schedule.state_dict()
-    assert (state["number"], state["heard"], state["is_closed"]) == (0, 1, False)
-    assert state["asked"].tolist() == [0, 2, 5]
-    assert (state["at_work.clients"].tolist(), state["at_work.lapsed"].tolist()) == ([5, 2], [False, True])

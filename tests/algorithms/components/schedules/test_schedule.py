@@ -22,21 +22,6 @@ def three():
     return schedule
 
 
-def test_an_assigned_client_is_wanted_with_its_version(three):
-    assert three.at_work == 3
-    assert three.wants(5, 0)
-    assert three.wants(2, 1)
-    assert not three.wants(5, 1)
-    assert not three.wants(7, 0)
-
-
-def test_a_lost_client_frees_its_slot_once_and_is_still_expected(three):
-    assert three.lose(5, 0) is True
-    assert three.lose(5, 0) is False
-    assert (three.at_work, three.slots()) == (2, 8)
-    assert three.wants(5, 0)
-
-
 def test_clients_that_began_before_a_version(three):
     assert [list(three.before(version)) for version in (0, 1, 2, 9)] == [[], [5], [5, 2, 9], [5, 2, 9]]
     assert [5 in three.before(1), 2 in three.before(1), 7 in three.before(1)] == [True, False, False]
@@ -79,15 +64,6 @@ def test_state_by_hand(three):
     assert state["versions"].tolist() == [0, 1, 1]
     assert state["lapsed"].tolist() == [False, False, True]
     assert [value.dtype for value in state.values()] == [torch.int64, torch.int64, torch.bool]
-
-
-def test_a_reloaded_state_keeps_the_order_of_the_losses(three, same_state):
-    three.lose(9, 1)
-    three.lose(5, 0)
-    reloaded = started()
-    reloaded.load_state_dict(three.state_dict())
-    assert three.state_dict()["clients"].tolist() == [2, 9, 5]
-    assert same_state(reloaded.state_dict(), three.state_dict())
 
 
 def test_clients_that_are_too_stale_are_found_among_many_as_fast_as_among_few(monkeypatch):
