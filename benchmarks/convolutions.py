@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy, unfold
 from workloads import W2
 
 from offbeat.training.max_pooling import fast_max_pooling
-from offbeat.training.trainers.batched.unfolded_convolution import UnfoldedConvolutions
+from offbeat.training.trainers.batched.unfolded_convolution import unfolded_convolutions
 from offbeat.training.worker_process import keep_freed_memory
 
 _ROUNDS, _STEPS, _MODELS = 5, 10, 4
@@ -101,7 +101,7 @@ def measure(keep: bool, compiled: bool) -> dict[str, float]:
         "matrix products alone": products(),
         "unfolding alone": unfolding(),
         "vmap": batched(nullcontext()),
-        "vmap, unfolded": batched(UnfoldedConvolutions()),
+        "vmap, unfolded": batched(unfolded_convolutions()),
     }
     found: dict[str, float] = {}
     if compiled:

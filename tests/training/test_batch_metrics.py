@@ -88,9 +88,14 @@ class TestAccuracy:
         with pytest.raises(OffbeatError, match=r"^accuracy is undefined: no target counts"):
             accuracy(LOGITS, torch.tensor([-100, -100]))
 
-    def test_a_misfit_says_what_to_set(self):
-        with pytest.raises(OffbeatError, match=r"shape \(3, 4\): name other metrics, or none: metrics = \[\]$"):
-            accuracy(torch.zeros(3, 2), torch.zeros(3, 4))
+    @pytest.mark.parametrize(
+        ("outputs", "labels"), [((3, 2), (3, 4)), ((3, 2), (3, 1)), ((3, 2), (2,)), ((3,), (3, 3)), ((3, 1), (1,))]
+    )
+    def test_a_misfit_says_what_to_set(self, outputs, labels):
+        with pytest.raises(OffbeatError) as caught:
+            accuracy(torch.zeros(outputs), torch.zeros(labels))
+        assert str(caught.value).startswith("accuracy needs labels of shape (3,) for outputs of shape (3")
+        assert str(caught.value).endswith(f"have shape {labels}: name other metrics, or none: metrics = []")
 
 
 class TestPerplexity:

@@ -8,9 +8,8 @@ from offbeat_core.errors import OffbeatError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from offbeat.training import evaluation
 from offbeat.training.batch_metrics import Perplexity
-from offbeat.training.evaluation import Evaluator, TrainingLossEvaluator, evenly_spaced, label_metrics
+from offbeat.training.evaluation import Evaluator, label_metrics
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import accuracy, model_loss
 from tests.inputs_by_name import Plain, Sentences, named, sentences_of
@@ -64,15 +63,6 @@ def test_equals_one_pass_over_everything(network, examples, answers, evaluator):
     assert type(loss) is type(metrics["accuracy"]) is float
 
 
-def test_a_smaller_last_batch_counts_by_its_size(evaluator):
-    """Right in the first 256 examples and wrong in the last two: 256 / 258, not one half."""
-    labels = torch.ones(258, dtype=torch.int64)
-    labels[-2:] = 0
-    model = made(lambda: FlatModel(nn.Linear(1, 2, bias=False)))
-    evaluate = evaluator(model, loss=lambda _, y: y.float().mean(), inputs=torch.ones(258, 1), labels=labels)
-    assert evaluate(torch.tensor([-1.0, 1.0])) == (pytest.approx(256 / 258), {"accuracy": 256 / 258})
-
-
 def test_measures_the_vector_it_is_given_and_does_not_change_it(answers, evaluator):
     evaluate, zero, ramp = evaluator(), torch.zeros(59), torch.arange(59.0)
     # All classes are equally likely at 0, and the first of equals is taken.
@@ -90,14 +80,6 @@ def test_dropout_is_off(network, evaluator):
     model.module.train()
     vector = plain.vector.clone()
     assert evaluator(model)(vector) == evaluator(plain)(vector)
-
-
-def test_a_model_can_be_trained_after_its_evaluation(network, examples, evaluator):
-    """Nothing of the evaluation is left that autograd refuses."""
-    model = FlatModel(network())
-    evaluator(model)(model.vector.clone())
-    model.module(examples[:2]).sum().backward()
-    assert model.gradient.count_nonzero() > 0
 
 
 @pytest.mark.parametrize("examples", [1, 2, 255, 256, 257, 258, 513, 750])
@@ -283,22 +265,6 @@ def test_inputs_by_name_are_those_of_one_tensor():
         assert Evaluator(model, loss=loss, inputs=named(words), **world)(vector) == expected
 
 
-def test_changes_to_inputs_by_name_are_lost():
-    words = sentences_of((300,))["inputs"]
-
-    class Spoiling(Sentences):
-        def forward(self, input_ids, attention_mask):
-            logits = super().forward(input_ids, attention_mask)["logits"]
-            input_ids.zero_()
-            return logits
-
-    model, labels, before = made(lambda: FlatModel(Spoiling())), torch.zeros(300).long(), words.clone()
-    evaluate = Evaluator(model, loss=cross_entropy, metrics={}, inputs=named(words), labels=labels, seed=1)
-    vector = model.vector.clone()
-    assert evaluate(vector) == evaluate(vector)
-    assert torch.equal(words, before)
-
-
 def test_which_tokens_a_model_predicts_must_be_known():
     """Its loss may be of shifted tokens, which only a call of cross_entropy tells."""
 
@@ -318,18 +284,6 @@ def test_which_tokens_a_model_predicts_must_be_known():
         evaluate = Evaluator(model, loss=model_loss, metrics=metrics, inputs=inputs, labels=labels, seed=1)
         with pytest.raises(OffbeatError, match=r"needs to know which tokens the model predicts, .*metrics = \[\]$"):
             evaluate(model.vector.clone())
-
-
-def test_the_training_loss_is_the_last_metric():
-    evaluate = TrainingLossEvaluator(lambda vector: (1.0, {"accuracy": 0.5}), lambda vector: (2.0, {}))
-    loss, metrics = evaluate(torch.zeros(1))
-    assert (loss, list(metrics.items())) == (1.0, [("accuracy", 0.5), ("training_loss", 2.0)])
-
-
-@pytest.mark.parametrize(("limit", "chosen"), [(4, [0, 2, 5, 7]), (10, list(range(10)))])
-def test_examples_are_chosen_evenly(monkeypatch, limit, chosen):
-    monkeypatch.setattr(evaluation, "_MOST_TRAINING_EXAMPLES", limit)
-    assert evenly_spaced(10).tolist() == chosen
 
 
 FOR_LABELS = torch.tensor([[2.0, 1, 0], [0, 1, 2], [3, 0, 0], [0, 5, 1], [0, 1, 9]])

@@ -71,23 +71,8 @@ def test_torchs_own_generator_does_not_change_even_after_an_error():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-FAMILIES: dict[str, Callable[[], nn.Module]] = {
-    "cnn": lambda: cnn((3, 8, 8), 4),
-    "resnet18": lambda: resnet18((3, 8, 8), 4),
-    "lstm": lambda: lstm(20, 4),
-}
-
-
 def images(*shape: int) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(1).normal(size=shape).astype(np.float32))
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_each_family_is_float32_and_of_its_seed(family):
-    vectors = [flat(FAMILIES[family], seed).vector for seed in (1, 1, 2)]
-    assert vectors[0].dtype == torch.float32
-    assert torch.equal(vectors[0], vectors[1])
-    assert not torch.equal(vectors[0], vectors[2])
 
 
 class TestCnn:
@@ -148,15 +133,9 @@ class TestResnet18:
         expected = hidden.mean(dim=(2, 3)) @ values[0].T + values[1]
         torch.testing.assert_close(model.module(x).detach(), expected, rtol=1e-3, atol=1e-4)
 
-    def test_an_example_does_not_depend_on_the_others(self):
-        module = flat(lambda: resnet18((3, 8, 8), 4)).module.train()
-        x = images(4, 3, 8, 8)
-        torch.testing.assert_close(module(x)[:1], module(x[:1]), rtol=1e-3, atol=1e-5)
-
-    @pytest.mark.parametrize("shape", [(3, 7, 8), (3, 8, 7), (64,), (8, 8)])
-    def test_refuses_inputs_that_are_not_images(self, shape):
+    def test_refuses_images_that_are_too_small(self):
         with pytest.raises(OffbeatError, match=r"resnet18 takes images .* at least 8x8 pixels"):
-            resnet18(shape, 10)
+            resnet18((3, 7, 8), 10)
 
     @pytest.mark.parametrize("groups", [0, -2, 3, 128])
     def test_refuses_groups_that_do_not_divide_the_channels(self, groups):

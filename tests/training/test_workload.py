@@ -33,10 +33,6 @@ def workload():
     return Workload(FlatModel(Frozen()), objective, EXAMPLES, [np.arange(4), np.array([4, 5])], 1, test=EXAMPLES)
 
 
-def test_a_workload_knows_how_many_examples_a_client_has(workload):
-    assert [workload.examples(client) for client in (0, 1)] == [4, 2]
-
-
 def test_the_accuracy_of_each_label_is_that_of_the_test_set(workload):
     measures_accuracy = replace(workload, objective=Objective(cross_entropy, {"accuracy": accuracy}))
     # The first output is the larger one, or, for the inputs (0, 1), its equal: label 0 everywhere.
@@ -127,4 +123,11 @@ def test_the_training_loss_is_that_of_the_examples_that_are_not_held_out(workloa
     alone = replace(workload, test=EXAMPLES.take(torch.tensor([0, 2, 3])))
     assert held.evaluator()(model)[1]["training_loss"] == alone.evaluator()(model)[0]
     everyone = replace(workload, objective=objective)
-    assert everyone.evaluator()(model)[1]["training_loss"] == workload.evaluator()(model)[0]
+    loss, metrics = everyone.evaluator()(model)
+    assert list(metrics.items()) == [("size", 6), ("training_loss", loss)]
+
+
+@pytest.mark.parametrize(("limit", "chosen"), [(4, [0, 1, 3, 4]), (6, [0, 1, 2, 3, 4, 5])])
+def test_the_training_loss_is_that_of_evenly_spaced_examples(workload, monkeypatch, limit, chosen):
+    monkeypatch.setattr("offbeat.training.workload._MOST_TRAINING_EXAMPLES", limit)
+    assert workload._some_training_examples().inputs.tolist() == EXAMPLES.inputs[chosen].tolist()

@@ -36,8 +36,8 @@ from offbeat.simulation.totals import Evaluation
 from offbeat.training.accelerator import Precision
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
+from offbeat.training.names import TrainerName
 from offbeat.training.trainers.choice import available_processors
-from offbeat.training.trainers.names import TrainerName
 from offbeat.worlds.availability_check import warnings_of
 from offbeat.worlds.population import build_population
 from offbeat.worlds.simulation import build_simulation

@@ -12,7 +12,7 @@ from offbeat.config.import_path import is_import_path
 from offbeat.config.user_paths import ImportPath, name_or_import_path
 from offbeat.data.catalogue import DATASETS
 from offbeat.training.augmentation import AugmentationName
-from offbeat.training.metric_names import TRAINING_LOSS
+from offbeat.training.names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
 
 ALTERNATIVES = {

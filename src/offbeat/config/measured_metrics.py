@@ -7,7 +7,7 @@ from offbeat_core.setting_names import setting
 from offbeat.client_metrics import CLIENT, column, columns, metric_of
 from offbeat.config.experiment_sections import RESERVED, EarlyStopSection, EvaluateSection, Metric, metric_name
 from offbeat.early_stop import EarlyStop
-from offbeat.training.metric_names import TRAINING_LOSS
+from offbeat.training.names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
 
 _LOSS = "loss"

@@ -29,7 +29,7 @@ from offbeat.config.set_option import read_changed
 from offbeat.config.user_paths import UserPath
 from offbeat.early_stop import EarlyStop
 from offbeat.service.server_settings import FIXED, ServerSettings, ServiceSettings
-from offbeat.training.metric_names import TRAINING_LOSS
+from offbeat.training.names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
 
 

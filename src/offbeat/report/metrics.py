@@ -11,7 +11,7 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat import units
 from offbeat.runs.directory import Run
-from offbeat.training.metric_names import TRAINING_LOSS
+from offbeat.training.names import TRAINING_LOSS
 
 LOSS = "loss"
 # The cost of a run: the columns of its history that are added up.

@@ -97,49 +97,31 @@ class Accelerator:
             yield
             return
         os.environ.setdefault(_CUBLAS, ":4096:8")
-        before = _Settings.read()
-        _Settings(
-            matmul="high" if self.precision == "tf32" else "highest",
-            cudnn_tf32=self.precision == "tf32",
-            benchmark=False,
-            deterministic=self.deterministic,
-            fill=False,
-        ).apply()
-        try:
-            yield
-        finally:
-            before.apply()
-
-
-CPU = Accelerator(torch.device("cpu"))
-
-
-@dataclass(frozen=True)
-class _Settings:
-    """Torch's global settings that ``numerics`` changes."""
-
-    matmul: str
-    cudnn_tf32: bool
-    benchmark: bool
-    deterministic: bool
-    fill: bool  # new memory with NaN, to find reads of it; slow
-
-    @classmethod
-    def read(cls) -> "_Settings":
-        return cls(
+        before = (
             torch.get_float32_matmul_precision(),
             torch.backends.cudnn.allow_tf32,
             torch.backends.cudnn.benchmark,
             torch.are_deterministic_algorithms_enabled(),
             torch.utils.deterministic.fill_uninitialized_memory,  # pyright: ignore[reportAttributeAccessIssue]
         )
+        is_tf32 = self.precision == "tf32"
+        _set_torch("high" if is_tf32 else "highest", is_tf32, False, self.deterministic, False)
+        try:
+            yield
+        finally:
+            _set_torch(*before)
 
-    def apply(self) -> None:
-        torch.set_float32_matmul_precision(self.matmul)
-        torch.backends.cudnn.allow_tf32 = self.cudnn_tf32
-        torch.backends.cudnn.benchmark = self.benchmark
-        torch.use_deterministic_algorithms(self.deterministic)
-        torch.utils.deterministic.fill_uninitialized_memory = self.fill  # pyright: ignore[reportAttributeAccessIssue]
+
+CPU = Accelerator(torch.device("cpu"))
+
+
+def _set_torch(matmul: str, cudnn_tf32: bool, benchmark: bool, deterministic: bool, fill: bool) -> None:
+    torch.set_float32_matmul_precision(matmul)
+    torch.backends.cudnn.allow_tf32 = cudnn_tf32
+    torch.backends.cudnn.benchmark = benchmark
+    torch.use_deterministic_algorithms(deterministic)
+    # New memory with NaN, to find reads of it, is slow.
+    torch.utils.deterministic.fill_uninitialized_memory = fill  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def choose_device(name: str) -> torch.device:

@@ -20,14 +20,11 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.fresh_copies import fresh
 from offbeat.training.loss_modules import IGNORED
 from offbeat.training.max_pooling import fast_max_pooling
-from offbeat.training.metric_names import TRAINING_LOSS
-from offbeat.training.objectives import Loss, Metrics, accuracy, model_loss, predictions
-from offbeat.training.output_trees import copied, joined
-from offbeat.training.total_loss import TotalLoss
+from offbeat.training.objectives import Loss, Metrics, accuracy, copied, model_loss, predictions
+from offbeat.training.total_loss import TotalLoss, joined
 
 _BATCH = 256  # fits into a CPU's cache: twice as fast for convolutions as thousands at once
 _GPU_BATCH = 2048
-_MOST_TRAINING_EXAMPLES = 10_000
 _MOST_LABELS = 100
 
 
@@ -202,26 +199,6 @@ def _check_tensor(outputs: Any) -> Tensor:
     if isinstance(outputs, Tensor):
         return outputs
     raise OffbeatError(f"the metrics need the model's outputs as one tensor, but they are a {type(outputs).__name__}")
-
-
-class TrainingLossEvaluator:
-    """A test set evaluator whose metrics include the loss on training examples."""
-
-    def __init__(self, test: Evaluator, training: Evaluator) -> None:
-        self._test = test
-        self._training = training
-
-    def __call__(self, vector: Tensor) -> tuple[float, dict[str, float]]:
-        """Return the mean loss and the value of each metric at ``vector``, ``(d,)``."""
-        loss, metrics = self._test(vector)
-        training_loss, _ = self._training(vector)
-        return loss, {**metrics, TRAINING_LOSS: training_loss}
-
-
-def evenly_spaced(number: int) -> Tensor:
-    """Return indices of 10,000 evenly spaced examples, or all of fewer."""
-    chosen = min(number, _MOST_TRAINING_EXAMPLES)
-    return torch.arange(chosen) * number // chosen
 
 
 def label_metrics(labels: Tensor, ignored: int = IGNORED) -> Metrics:

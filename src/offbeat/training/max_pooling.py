@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from offbeat.training.accelerator import Accelerator
 
 Size = int | list[int] | tuple[int, ...]
+"""For height and width; a single number stands for both."""
 
 
 def fast_max_pooling(module: nn.Module) -> AbstractContextManager[Any]:
@@ -27,22 +28,34 @@ def fast_max_pooling(module: nn.Module) -> AbstractContextManager[Any]:
     Without convolutions and pooling layers it does nothing, since interception costs time.
     """
     has_images = any(isinstance(layer, nn.Conv2d | nn.MaxPool2d) for layer in module.modules())
-    return _FastMaxPooling() if has_images else nullcontext()
+    return Replaced(max_pool2d, _pool_by_onednn) if has_images else nullcontext()
 
 
-class _FastMaxPooling(TorchFunctionMode):
-    """Max-pooling of images by oneDNN, where this does not change the result."""
+class Replaced(TorchFunctionMode):
+    """A context in which a function of torch is computed in another way where that is possible.
+
+    Args:
+        function: The function.
+        other: Gets its arguments, and returns None for calls that it leaves to torch.
+    """
+
+    def __init__(self, function: Callable[..., Any], other: Callable[..., Tensor | None]) -> None:
+        super().__init__()
+        self._function = function
+        self._other = other
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if func is max_pool2d:
-            # A RuntimeError, for instance within the user's own vmap, occurs again if it is not oneDNN's.
-            with suppress(RuntimeError):
-                pooled = _pool(*args, **kwargs or {})
-                if pooled is not None:
-                    return pooled
-        return func(*args, **kwargs or {})
+        result = self._other(*args, **kwargs or {}) if func is self._function else None
+        return func(*args, **kwargs or {}) if result is None else result
+
+
+def _pool_by_onednn(*args: Any, **kwargs: Any) -> Tensor | None:
+    # A RuntimeError, for instance within the user's own vmap, occurs again if it is not oneDNN's.
+    with suppress(RuntimeError):
+        return _pool(*args, **kwargs)
+    return None
 
 
 def _pool(
@@ -72,24 +85,16 @@ def _pool(
 
 
 def deterministic_pooling(accelerator: Accelerator) -> AbstractContextManager[object]:
-    """Return a context for forward passes; it does nothing where none is needed."""
-    return DeterministicPooling() if accelerator.is_cuda and accelerator.deterministic else nullcontext()
+    """Return a context for forward passes, in which max-pooling of images is the maximum of each window.
 
-
-class DeterministicPooling(TorchFunctionMode):
-    """Computes ``torch.nn.functional.max_pool2d`` as the maximum of each window.
-
-    Only where windows do not overlap, fill the image, and have no padding or dilation; others are left alone.
+    Only where windows do not overlap, fill the image, and have no padding or dilation; others are left alone. The
+    context does nothing where none is needed.
     """
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        pooled = _pool_by_windows(*args, **kwargs or {}) if func is max_pool2d else None
-        return func(*args, **kwargs or {}) if pooled is None else pooled
+    is_needed = accelerator.is_cuda and accelerator.deterministic
+    return Replaced(max_pool2d, pool_by_windows) if is_needed else nullcontext()
 
 
-def _pool_by_windows(
+def pool_by_windows(
     values: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
@@ -99,17 +104,16 @@ def _pool_by_windows(
     return_indices: bool = False,
 ) -> Tensor | None:
     """Return the pooled values; None where windows are not a division of the image."""
-    height, width = _pair(kernel_size)
+    height, width = pair(kernel_size)
     is_division = values.shape[-2] % height == values.shape[-1] % width == 0
-    is_plain = (
-        _pair(stride or kernel_size) == (height, width) and _pair(padding) == (0, 0) and _pair(dilation) == (1, 1)
-    )
+    is_plain = pair(stride or kernel_size) == (height, width) and pair(padding) == (0, 0) and pair(dilation) == (1, 1)
     if return_indices or not is_plain or not is_division:
         return None
     windows = values.unflatten(-1, (-1, width)).unflatten(-3, (-1, height)).transpose(-2, -3)
     return windows.flatten(-2).max(dim=-1).values
 
 
-def _pair(size: Size) -> tuple[int, int]:
+def pair(size: Size) -> tuple[int, int]:
+    """Return a size of torch for both dimensions of an image as two numbers."""
     sizes = (size,) if isinstance(size, int) else tuple(size)
     return sizes[0], sizes[-1]

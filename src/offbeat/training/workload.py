@@ -15,14 +15,17 @@ from torch import Tensor
 from offbeat.model_inputs import Inputs, map_inputs, name_inputs
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.augmentation import AugmentationName
-from offbeat.training.evaluation import Evaluator, TrainingLossEvaluator, evenly_spaced, label_metrics
+from offbeat.training.evaluation import Evaluator, label_metrics
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.loss_modules import ignored_target
 from offbeat.training.minibatches import gather
+from offbeat.training.names import TRAINING_LOSS
 from offbeat.training.objectives import Metrics, Objective, accuracy
 
 Evaluate = Callable[[Tensor], tuple[float, dict[str, float]]]
 """Maps a model's vector ``(d,)`` to its test loss and its metrics."""
+
+_MOST_TRAINING_EXAMPLES = 10_000  # on which the training loss is measured
 
 
 class Examples(NamedTuple):
@@ -118,7 +121,13 @@ class Workload:
         on_test = self._evaluator(self.test, self.objective.metrics)
         if not self.objective.training_loss:
             return on_test
-        return TrainingLossEvaluator(on_test, self._evaluator(self._some_training_examples(), {}))
+        on_training = self._evaluator(self._some_training_examples(), {})
+
+        def evaluate(vector: Tensor) -> tuple[float, dict[str, float]]:
+            loss, metrics = on_test(vector)
+            return loss, {**metrics, TRAINING_LOSS: on_training(vector)[0]}
+
+        return evaluate
 
     def accuracy_by_label(self, vector: Tensor) -> dict[str, float]:
         """Return the accuracy of a model ``(d,)`` on the test examples of each label.
@@ -147,20 +156,19 @@ class Workload:
         """Return evenly spaced examples of those that are not held out."""
         held_out = np.concatenate([np.empty(0, np.int64), *self.held_out])
         trained = np.setdiff1d(np.arange(len(self.train.labels)), held_out, assume_unique=True)
-        return self.train.take(torch.from_numpy(trained)[evenly_spaced(len(trained))])
+        chosen = min(len(trained), _MOST_TRAINING_EXAMPLES)
+        return self.train.take(torch.from_numpy(trained)[torch.arange(chosen) * len(trained) // chosen])
 
     def _evaluator(
         self, examples: Examples, metrics: Metrics, on_undefined: Callable[[OffbeatError], None] | None = None
     ) -> Evaluator:
-        inputs, labels = examples
-        loss, seed = self.objective.loss, self.seed
         return Evaluator(
             self.model,
-            loss=loss,
+            loss=self.objective.loss,
             metrics=metrics,
-            inputs=inputs,
-            labels=labels,
-            seed=seed,
+            inputs=examples.inputs,
+            labels=examples.labels,
+            seed=self.seed,
             accelerator=self.accelerator,
             on_undefined=on_undefined,
         )

@@ -36,7 +36,7 @@ from offbeat.training.accelerator import CPU
 from offbeat.training.default_metrics import default_metrics
 from offbeat.training.flat_model import FlatModel, check_parameters
 from offbeat.training.loss_modules import Function, check_loss
-from offbeat.training.metric_names import TRAINING_LOSS
+from offbeat.training.names import TRAINING_LOSS
 from offbeat.training.objectives import LOSSES, METRICS, Objective
 from offbeat.training.trainers.hooks import parameter_with_hook
 from offbeat.training.workload import Examples, Workload, as_tensor

@@ -8,6 +8,7 @@ from torch import nn
 from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import cnn
+from offbeat.training.names import TRAINERS
 from offbeat.training.trainers import choice
 from offbeat.training.trainers.batched.vmap import VmapBackend
 from offbeat.training.trainers.choice import available_processors, choose_trainer, make_trainer, measure_trainers
@@ -36,15 +37,16 @@ def frozen():
     return nn.Sequential(nn.Linear(6, 2**19).requires_grad_(False), nn.Linear(2**19, 3))
 
 
-def test_each_name_makes_its_trainer(choose):
-    assert type(choose("loop", linear()).backend) is LoopBackend
-    assert type(choose("vmap", linear()).backend) is VmapBackend
-    assert type(choose("processes", linear(), workers=2).backend) is ProcessPool
-
-
-def test_a_cluster_is_by_name(choose, monkeypatch):
+def test_each_name_makes_its_trainer(choose, monkeypatch):
     monkeypatch.setattr("offbeat.training.trainers.distributed.ray_pool.check_ray", lambda: None)
-    assert type(choose("ray", linear(), workers=2).backend) is RayPool
+    assert {name: type(choose(name, linear()).backend) for name in TRAINERS} == {
+        "auto": VmapBackend,
+        "loop": LoopBackend,
+        "vmap": VmapBackend,
+        "unfold": VmapBackend,
+        "processes": ProcessPool,
+        "ray": RayPool,
+    }
 
 
 def test_a_loop_with_several_workers_may_switch_to_processes(choose):

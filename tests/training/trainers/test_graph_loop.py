@@ -77,13 +77,6 @@ def test_results_are_those_of_the_loop_bit_for_bit():
     assert (trainer.kernel, trainer.notes) == ("graph", ())
 
 
-def test_an_earlier_client_changes_nothing():
-    trainer = GraphBackend(workload(), Recorder())
-    together = trainer.train(jobs())
-    apart = [GraphBackend(workload(), Recorder()).train([job])[0] for job in jobs()]
-    assert_same(together, apart)
-
-
 def test_a_model_that_cannot_be_recorded_is_trained_by_the_loop(caplog):
     recorder = Recorder(fails=True)
     trainer = GraphBackend(workload(), recorder)

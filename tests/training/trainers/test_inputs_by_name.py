@@ -12,7 +12,6 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import model_loss
 from offbeat.training.trainers.backend import Job, Result
 from offbeat.training.trainers.batched.vmap import VmapBackend
-from offbeat.training.trainers.choice import choose_trainer
 from offbeat.training.trainers.distributed.process_pool import ProcessPool
 from offbeat.training.trainers.distributed.ray_actor import RayJob, TrainingActor, pack_workload
 from offbeat.training.trainers.graph_loop import GraphBackend
@@ -94,24 +93,3 @@ def test_vmap(loss, padded, expected):
     trainer = VmapBackend(workload(loss), batch_limit=4, padded=padded)
     assert_alike(trainer.train(jobs()), expected)
     assert_same_in_parts(trainer, jobs())
-
-
-def test_data_are_not_changed_by_the_model(expected):
-    class Spoiling(Sentences):
-        def forward(self, input_ids, attention_mask):
-            outputs = super().forward(input_ids.clone(), attention_mask)
-            input_ids.zero_()
-            return outputs
-
-    before = {name: part.clone() for name, part in NAMED["inputs"].items()}
-    assert_same(LoopBackend(workload(model=Spoiling)).train(jobs()), expected)
-    assert all(torch.equal(part, before[name]) for name, part in NAMED["inputs"].items())
-
-
-def test_the_dense_kernel_is_for_one_tensor():
-    data = DATA | {"inputs": DATA["inputs"].float()}
-    sequential = {"data": data, "model": lambda: torch.nn.Sequential(torch.nn.Linear(6, 4))}
-    assert choose_trainer(workload(**sequential), PLAN, 1)[0] == "vmap"
-    sequential["data"] = data | {"inputs": {"input": data["inputs"]}}
-    assert choose_trainer(workload(**sequential), PLAN, 1)[0] == "loop"
-    assert VmapBackend(workload(**sequential)).kernel == "vmap"

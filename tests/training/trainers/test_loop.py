@@ -98,9 +98,6 @@ class TestVisit:
         ]
         assert all(not torch.equal(one, other) for one, other in permutations(ends, 2))
 
-    def test_the_number_of_examples(self, trainer):
-        assert [trainer().workload.examples(client) for client in range(4)] == [7, 23, 3, 12]
-
     def test_torchs_own_generator_neither_matters_nor_changes(self, trainer, job):
         here = trainer(dropout=0.5)
         first = here.train([job(PLAIN)])[0].vector

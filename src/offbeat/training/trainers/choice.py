@@ -12,6 +12,7 @@ from offbeat_core.errors import OffbeatError
 from torch import nn
 
 from offbeat.algorithms.components import LocalPlan
+from offbeat.training.names import TrainerName
 from offbeat.training.trainers.backend import Backend, Job
 from offbeat.training.trainers.batched.batching_check import batching_problem
 from offbeat.training.trainers.batched.dense import is_dense
@@ -22,7 +23,6 @@ from offbeat.training.trainers.distributed.ray_pool import RayPool
 from offbeat.training.trainers.graph_loop import GraphBackend
 from offbeat.training.trainers.hooks import parameter_with_hook
 from offbeat.training.trainers.loop import LoopBackend
-from offbeat.training.trainers.names import TrainerName
 from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.workload import Workload
 

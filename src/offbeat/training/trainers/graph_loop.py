@@ -21,6 +21,7 @@ Step = tuple[Tensor, Tensor | None]
 Compute = Callable[[], Step]
 Record = Callable[[Compute], Compute]
 """Maps a computation to a function that repeats it, on the same tensors."""
+Differentiate = Callable[[Inputs[Tensor], Tensor], Step]
 
 _WARM_UP = 3  # libraries choose kernels and allocate workspaces in the first runs
 _MAX_GRAPHS = 16  # each keeps its activations
@@ -58,7 +59,7 @@ class GraphBackend(LoopBackend):
         super().__init__(workload)
         self._record = record
         self._has_python = has_hooks(workload.model.module) or has_state(workload.objective.loss)
-        self._graphs: dict[int, _Graph | None] = {}  # by the size of the minibatch
+        self._graphs: dict[int, Differentiate | None] = {}  # by the size of the minibatch
 
     @property
     def kernel(self) -> str:
@@ -76,7 +77,7 @@ class GraphBackend(LoopBackend):
             self._graphs[size] = self._try_to_record(self._shards[job.client][:size])
         return super()._train(job)
 
-    def _try_to_record(self, chosen: Tensor) -> "_Graph | None":
+    def _try_to_record(self, chosen: Tensor) -> Differentiate | None:
         inputs, labels = self.workload.minibatch(chosen)
         try:
             replay = self._record(lambda: super(GraphBackend, self)._differentiate(inputs, labels))
@@ -85,24 +86,14 @@ class GraphBackend(LoopBackend):
             self.notes = [f"{reason}: its kernels are launched one by one"]
             _log.warning("%s", self.notes[0])
             return None
-        return _Graph(inputs, labels, replay)
+
+        def differentiate(others: Inputs[Tensor], other_labels: Tensor) -> Step:
+            map_inputs(Tensor.copy_, inputs, others)
+            labels.copy_(other_labels)
+            loss, count = replay()  # the next replay overwrites them
+            return loss.clone(), None if count is None else count.clone()
+
+        return differentiate
 
     def _differentiate(self, inputs: Inputs[Tensor], labels: Tensor) -> Step:
-        graph = self._graphs.get(len(labels))
-        return super()._differentiate(inputs, labels) if graph is None else graph.differentiate(inputs, labels)
-
-
-class _Graph:
-    """A recorded computation, and the tensors that it reads."""
-
-    def __init__(self, inputs: Inputs[Tensor], labels: Tensor, replay: Compute) -> None:
-        self._inputs = inputs
-        self._labels = labels
-        self._replay = replay
-
-    def differentiate(self, inputs: Inputs[Tensor], labels: Tensor) -> Step:
-        """Compute the gradient on a minibatch of this size; return the loss and its count."""
-        map_inputs(Tensor.copy_, self._inputs, inputs)
-        self._labels.copy_(labels)
-        loss, count = self._replay()  # the next replay overwrites them
-        return loss.clone(), None if count is None else count.clone()
+        return (self._graphs.get(len(labels)) or super()._differentiate)(inputs, labels)

@@ -121,12 +121,6 @@ def test_the_division_of_jobs_does_not_change_a_bit(lengths, sizes, cuts, order)
         assert_same(results, [whole[place] for place in part])
 
 
-def test_an_mlp_with_dropout_can_be_batched():
-    module = models.mlp((1, 8, 8), 4, [6, 5])
-    module.insert(3, nn.Dropout(0.3))
-    assert type(make_trainer("vmap", workload_of(FlatModel(module), **DATA), plan=PLAN).backend) is VmapBackend
-
-
 class Changing(nn.Module):
     """Drops another way from its third forward pass on."""
 

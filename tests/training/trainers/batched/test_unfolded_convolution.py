@@ -15,7 +15,7 @@ from offbeat.algorithms import LocalPlan
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.backend import Job
-from offbeat.training.trainers.batched.unfolded_convolution import UnfoldedConvolutions
+from offbeat.training.trainers.batched.unfolded_convolution import unfolded_convolutions
 from offbeat.training.trainers.batched.vmap import VmapBackend
 from offbeat.training.trainers.loop import LoopBackend
 from tests.training.conftest import assert_alike, assert_same_in_parts, data_of, made
@@ -64,7 +64,7 @@ def test_outputs_and_gradients_of_every_kind(kernel, stride, padding, dilation):
         assert outputs.is_contiguous()
         return [outputs, *(leaf.grad for leaf in leaves)]
 
-    for one, other in zip(slopes(UnfoldedConvolutions(), 0), slopes(nullcontext(), 2), strict=True):
+    for one, other in zip(slopes(unfolded_convolutions(), 0), slopes(nullcontext(), 2), strict=True):
         assert_close(one, other)
 
 
@@ -76,7 +76,7 @@ def test_models_with_weights_of_their_own(kind):
         return functional.conv2d(images, weight, **kind).sin().sum()
 
     def unfolded(weight, images):
-        with UnfoldedConvolutions():
+        with unfolded_convolutions():
             return total(weight, images)
 
     with Calls() as calls:
@@ -89,7 +89,7 @@ def test_models_with_weights_of_their_own(kind):
 def test_second_derivatives():
     images, weight = numbers(2, 2, 5, 5).double(), numbers(3, 2, 3, 3, seed=1).double()
     leaves = [images.requires_grad_(), weight.requires_grad_()]
-    with torch.random.fork_rng(devices=[]), UnfoldedConvolutions():
+    with torch.random.fork_rng(devices=[]), unfolded_convolutions():
         assert torch.autograd.gradgradcheck(lambda *values: functional.conv2d(*values, stride=2, padding=1), leaves)
 
 
@@ -102,11 +102,11 @@ def test_second_derivatives():
     ids=["groups", "without batch"],
 )
 def test_others_are_left_alone(inputs, weight, kind):
-    with UnfoldedConvolutions(), Calls() as calls:
+    with unfolded_convolutions(), Calls() as calls:
         outputs = functional.conv2d(numbers(*inputs), numbers(*weight), **kind)
     assert calls.count == 1
     assert torch.equal(outputs, functional.conv2d(numbers(*inputs), numbers(*weight), **kind))
-    with UnfoldedConvolutions():
+    with unfolded_convolutions():
         functional.conv1d(numbers(1, 2, 3), numbers(1, 2, 3))
 
 
@@ -128,7 +128,7 @@ def test_mistakes_have_torchs_message(kind):
             functional.conv2d(numbers(2, 3, 5, 5), numbers(4, 3, 3, 3), **kind)
         return str(error.value)
 
-    with UnfoldedConvolutions():
+    with unfolded_convolutions():
         found = message()
     assert found == message()
 

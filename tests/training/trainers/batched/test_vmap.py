@@ -16,7 +16,6 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.backend import Job
 from offbeat.training.trainers.batched.vmap import VmapBackend
 from offbeat.training.trainers.loop import LoopBackend
-from offbeat.training.trainers.trainer import Trainer
 from tests.training.conftest import assert_alike, assert_same, assert_same_in_parts, data_of, made
 from tests.workloads import workload_of
 
@@ -202,10 +201,6 @@ def test_a_client_that_has_finished_does_not_change(name):
     assert_same(together, [make(VmapBackend, name).train([job])[0] for job in jobs])
 
 
-def test_the_number_of_examples():
-    assert [make(VmapBackend).workload.examples(client) for client in range(len(SIZES))] == list(SIZES)
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_padded_batches_train_as_the_plain_trainer_does(name):
     plans = [dataclasses.replace(PLAIN, steps=1 + number % 3, by_epochs=number > 2) for number in range(6)]
@@ -263,16 +258,3 @@ class TestFailures:
         plans = [dataclasses.replace(PLAIN, steps=steps) for steps in (1, 1, 2)]
         with pytest.raises(OffbeatError, match=r"^client 2, visit 2: the model or the loss failed"):
             self.trainer(loss).train(jobs_of(plans))
-
-    def test_a_batch_that_does_not_fit_into_memory_is_halved(self):
-        calls = []
-
-        def loss(outputs, labels):
-            calls.append(1)
-            if len(calls) == 1:
-                raise torch.OutOfMemoryError
-            return cross_entropy(outputs, labels)
-
-        trainer = Trainer(self.trainer(loss))
-        assert len(trainer.collect(jobs_of([PLAIN] * 4))) == 4
-        assert trainer.batch_limit == 32

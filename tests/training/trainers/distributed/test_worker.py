@@ -61,12 +61,12 @@ def share_all(network, data):
         memory.close()
 
 
-def conversation(memory, messages, run):
-    """Send messages to a worker in this process, run it until its end, and return its replies."""
+def conversation(memory, messages, run=worker.serve, batch=1, **setup):
+    """Send batches of messages to a worker in this process, run it until its end, and return its replies."""
     here, there = Pipe()
-    here.send(WorkerSetup(memory.locations, SEED))
-    for message in messages:
-        here.send([message])
+    here.send(WorkerSetup(memory.locations, SEED, **setup))
+    for first in range(0, len(messages), batch):
+        here.send(messages[first : first + batch])
     # The worker must see the end of the messages, but still be able to reply.
     with socket.socket(fileno=os.dup(here.fileno())) as end:
         end.shutdown(socket.SHUT_WR)
@@ -74,7 +74,7 @@ def conversation(memory, messages, run):
     run(there, fd)
     os.close(fd)
     there.close()
-    replies = [reply for _ in messages for reply in here.recv()]
+    replies = [reply for _ in range(0, len(messages), batch) for reply in here.recv()]
     with pytest.raises(EOFError):
         here.recv()
     here.close()
@@ -84,7 +84,7 @@ def conversation(memory, messages, run):
 class TestServe:
     def test_results_are_those_of_the_plain_trainer(self, share_all, trainer):
         memory = share_all()
-        replies = conversation(memory, MESSAGES, worker.serve)
+        replies = conversation(memory, MESSAGES)
         jobs = [Job(o.client, o.visit, o.version, memory["starts"][o.start], o.plan, o.payload) for o in MESSAGES]
         for message, reply, expected in zip(MESSAGES, replies, trainer().train(jobs), strict=True):
             assert reply == ("done", expected.loss, expected.squares)
@@ -100,7 +100,7 @@ class TestServe:
 
         memory = share_all(loss)
         bad = MESSAGES[0]._replace(client=2)
-        replies = conversation(memory, [bad, MESSAGES[0]], worker.serve)
+        replies = conversation(memory, [bad, MESSAGES[0]])
         with pytest.raises(OffbeatError) as caught:
             trainer(loss=loss).train([Job(2, 0, 0, memory["starts"][0], PLAN, "delta")])
         assert replies[0] == ("mistake", str(caught.value))
@@ -108,13 +108,8 @@ class TestServe:
 
     def test_a_mistake_is_a_reply_to_its_own_job_of_a_batch(self, share_all, network, data):
         memory = share_all()
-        setup = WorkerSetup(memory.locations, SEED, make=partial(VmapBackend, batch_limit=4))
         messages = [MESSAGES[0], MESSAGES[0]._replace(payload="nothing", result=1), MESSAGES[1]]
-        process = Worker(memory, setup)
-        process.send(messages)
-        replies = process.receive()
-        process.kill()
-        assert replies is not None
+        replies = conversation(memory, messages, batch=3, make=partial(VmapBackend, batch_limit=4))
         assert [kind for kind, *_ in replies] == ["done", "failed", "done"]
         jobs = [Job(o.client, o.visit, o.version, memory["starts"][o.start], o.plan, o.payload) for o in MESSAGES]
         batched = VmapBackend(workload_of(FlatModel(network()), **data))
@@ -124,7 +119,7 @@ class TestServe:
 
     def test_anything_else_is_a_traceback(self, share_all):
         bad = MESSAGES[0]._replace(payload="nothing")
-        kind, text = conversation(share_all(), [bad], worker.serve)[0]
+        kind, text = conversation(share_all(), [bad])[0]
         assert kind == "failed"
         assert text.startswith("Traceback")
         assert "ValueError: this trainer cannot make the payload 'nothing'" in text
@@ -132,7 +127,7 @@ class TestServe:
     def test_a_model_that_cannot_be_made_is_a_reply_to_every_job(self, share_all):
         memory = share_all()
         memory["code"].zero_()
-        replies = conversation(memory, MESSAGES, worker.serve)
+        replies = conversation(memory, MESSAGES)
         assert {kind for kind, _ in replies} == {"mistake"}
         assert all("cannot be sent to another process" in text for _, text in replies)
 
@@ -148,15 +143,14 @@ class TestServe:
 
 
 class TestMain:
-    @pytest.mark.parametrize("entry", [worker.main, lambda: runpy.run_path(worker.__file__, run_name="__main__")])
-    def test_it_serves_with_one_thread_and_without_ctrl_c(self, entry, share_all, monkeypatch):
+    def test_it_serves_with_one_thread_and_without_ctrl_c(self, share_all, monkeypatch):
         memory = share_all()
         before = torch.get_num_threads(), signal.getsignal(signal.SIGINT)
         torch.set_num_threads(2)
 
         def run(connection: Connection, fd: int) -> None:
             monkeypatch.setattr(sys, "argv", ["worker", str(os.dup(connection.fileno())), str(fd)])
-            entry()
+            runpy.run_path(worker.__file__, run_name="__main__")
 
         try:
             assert [kind for kind, *_ in conversation(memory, MESSAGES, run)] == ["done", "done"]
@@ -218,6 +212,9 @@ class TestWorker:
         assert process.receive() is None
         assert process.wait() == "signal 9"
         process.kill()
+        with pytest.raises(ProcessLookupError):
+            os.kill(process.pid, 0)
+        assert process.connection.closed
 
     def test_a_process_that_cannot_run_reports_its_exit_code(self, share_all, monkeypatch):
         memory = share_all()
@@ -228,11 +225,3 @@ class TestWorker:
         monkeypatch.setattr(sys, "executable", "/no/such/file")
         with pytest.raises(FileNotFoundError):
             Worker(memory, WorkerSetup(memory.locations, SEED))
-
-    def test_a_killed_process_is_gone(self, share_all):
-        memory = share_all()
-        process = Worker(memory, WorkerSetup(memory.locations, SEED))
-        process.kill()
-        with pytest.raises(ProcessLookupError):
-            os.kill(process.pid, 0)
-        assert process.connection.closed

@@ -5,28 +5,23 @@ kernels on GPUs. Matrix products become one batched product. So ``torch.conv2d``
 intercepted: each window of the images becomes a row of a matrix, which takes kernel-size times the images' memory.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
-Size = int | Sequence[int]
+from offbeat.training.max_pooling import Replaced, Size, pair
 
 
-class UnfoldedConvolutions(TorchFunctionMode):
-    """Convolutions of batches of images by matrix products, equal up to rounding.
+def unfolded_convolutions() -> AbstractContextManager[object]:
+    """Return a context in which convolutions of batches of images are matrix products.
 
-    Convolutions with groups are left alone, as are those of other dimensions.
+    They are equal up to rounding. Convolutions with groups are left alone, as are those of other dimensions.
     """
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        outputs = _convolve(*args, **kwargs or {}) if func is torch.conv2d else None
-        return func(*args, **kwargs or {}) if outputs is None else outputs
+    return Replaced(torch.conv2d, _convolve)
 
 
 class _Grid(NamedTuple):
@@ -57,7 +52,7 @@ def _convolve(
     """
     if groups != 1 or input.dim() != 4 or weight.dim() != 4 or input.shape[1] != weight.shape[1]:
         return None
-    grid = _Grid(_pair(weight.shape[2:]), _pair(stride), _pair(dilation))
+    grid = _Grid(pair(weight.shape[2:]), pair(stride), pair(dilation))
     before, after = _paddings(padding, grid)
     height, width = (input.shape[dim + 2] + before[dim] + after[dim] for dim in (0, 1))
     if (
@@ -77,11 +72,6 @@ def _convolve(
     return outputs.view(*windows.shape[:3], len(weight)).permute(0, 3, 1, 2).contiguous()
 
 
-def _pair(size: Size) -> tuple[int, int]:
-    sizes = (size,) if isinstance(size, int) else tuple(size)
-    return sizes[0], sizes[-1]
-
-
 def _paddings(padding: Size | str, grid: _Grid) -> tuple[Sequence[int], Sequence[int]]:
     """Return the numbers of zeros before and after the images.
 
@@ -92,7 +82,7 @@ def _paddings(padding: Size | str, grid: _Grid) -> tuple[Sequence[int], Sequence
         return [both // 2 for both in total], [both - both // 2 for both in total]
     if isinstance(padding, str):
         padding = 0 if padding == "valid" else -1
-    return _pair(padding), _pair(padding)
+    return pair(padding), pair(padding)
 
 
 class _Windows(torch.autograd.Function):

@@ -22,7 +22,7 @@ from offbeat.training.minibatches import Integers, example_orders
 from offbeat.training.trainers.backend import Backend, Job, Result, read_numbers, result_vector
 from offbeat.training.trainers.batched.dense import dense_step, is_dense
 from offbeat.training.trainers.batched.dropout import Draw, Dropout
-from offbeat.training.trainers.batched.unfolded_convolution import UnfoldedConvolutions
+from offbeat.training.trainers.batched.unfolded_convolution import unfolded_convolutions as unfolded
 from offbeat.training.trainers.local_step import AdamW
 from offbeat.training.workload import Workload
 
@@ -68,7 +68,7 @@ class VmapBackend(Backend):
         self._augment = None if workload.augmentation is None else AUGMENTATIONS[workload.augmentation]
         module = workload.model.module
         self._objective = workload.objective
-        convolutions = UnfoldedConvolutions() if unfold_convolutions else nullcontext()
+        convolutions = unfolded() if unfold_convolutions else nullcontext()
 
         def loss_of(
             parameters: dict[str, Tensor], inputs: Inputs[Tensor], labels: Tensor, dropout: Dropout | None
