@@ -9,7 +9,7 @@ from loky import ProcessPoolExecutor
 
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.backend import Job, Result
-from offbeat.training.trainers.distributed.packed_code import pack_code, unpack_code
+from offbeat.training.trainers.distributed.packed_workload import pack_code, unpack_code
 from offbeat.training.trainers.loop import LoopBackend
 from offbeat.training.worker_process import keep_freed_memory
 from offbeat.training.workload import Examples, Objective, Workload

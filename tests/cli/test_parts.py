@@ -137,6 +137,12 @@ class TestDevices:
         for line, label in zip(lines("--set", change)[-2:], ("fedavg", "fedasync"), strict=True):
             assert line.startswith(f"{label}: device cpu, trainer {trainer}")
 
+    def test_steps_that_follow_from_the_examples_count_as_in_a_run(self, lines: Callable[..., list[str]]) -> None:
+        local = "local={ epochs = 1, batch_size = 4, lr = 0.1 }"
+        shown = lines("--set", "model.name=mlp", "--set", "model.hidden=[1000]", "--set", local)
+        # Of a single step, 75,010 parameters would be too many.
+        assert all("trainer vmap" in line for line in shown[-2:])
+
     @pytest.mark.parametrize(
         ("measured", "shown"),
         [

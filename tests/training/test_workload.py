@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import accuracy
-from offbeat.training.workload import Examples, Objective, Workload
+from offbeat.training.workload import Examples, Objective, Workload, as_tensor
 from tests.training.separate_devices import META
 
 EXAMPLES = Examples(torch.arange(12.0).view(6, 2), torch.tensor([0, 1, 0, 1, 0, 1]))
@@ -80,6 +80,12 @@ def test_the_evaluation_is_in_the_precision_of_the_accelerator(workload):
     rounded, _ = workload.to(Accelerator(torch.device("cpu"), "bf16")).evaluator()(model)
     assert metrics == {"size": 6}
     assert 0 < abs(exact - rounded) < 0.01
+
+
+def test_a_tensor_shares_a_read_only_array():  # without a warning
+    array = np.arange(3.0)
+    array.setflags(write=False)
+    assert as_tensor(array).data_ptr() == array.ctypes.data
 
 
 def test_the_bytes_of_examples():

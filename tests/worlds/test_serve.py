@@ -11,7 +11,7 @@ from offbeat.algorithms.components.buffers.share_cap import ShareCap
 from offbeat.config.server_file import ServerFile, load
 from offbeat.service.server.admin import export_model
 from offbeat.training.flat_model import FlatModel
-from offbeat.worlds.serve import build_coordinator, read_initial_model, run_server, with_default_metrics
+from offbeat.worlds.serve import build_coordinator, read_initial_model, run_server, with_metrics_of_data
 from tests.error_line import error_line
 from tests.service.conftest import running
 
@@ -143,11 +143,11 @@ def test_a_run_begins_from_the_initial_model_and_needs_it_again(file: LoadServer
 def test_metrics_are_those_of_the_servers_data() -> None:
     path = Path(__file__).parents[2] / "examples" / "segmentation" / "server.toml"
     changes = ["data.arguments.train_examples=20", "data.arguments.test_examples=5"]
-    served = with_default_metrics(load(path, changes))
+    served = with_metrics_of_data(load(path, changes))
     assert served.evaluate is not None
     assert served.evaluate.metrics == ("iou",)
     named = load(path, [*changes, "evaluate.metrics=[]"])
-    assert with_default_metrics(named) is named
+    assert with_metrics_of_data(named) is named
 
 
 VECTOR = torch.arange(6, dtype=torch.float32)

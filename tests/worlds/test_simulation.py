@@ -1,5 +1,6 @@
 """Simulations from an experiment, and the arguments of their parts."""
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,15 +10,18 @@ import numpy as np
 import pytest
 import torch
 from offbeat_core.errors import OffbeatError
+from offbeat_core.local_plan import Epochs
 
+from offbeat.algorithms import SCAFFOLD, FedBuff, FedLaAvg, LocalPlan
 from offbeat.config.experiment_file import Experiment
+from offbeat.config.experiment_sections import FlowerSection
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
 from offbeat.training.accelerator import CPU
 from offbeat.training.objectives import LOSSES
-from offbeat.training.workload import as_tensor
 from offbeat.worlds import simulation as module
-from offbeat.worlds.simulation import build_simulation
+from offbeat.worlds import workload_check
+from offbeat.worlds.simulation import build_flower_backend, build_simulation
 from offbeat.worlds.workload import build_model
 from tests.error_line import error_line
 
@@ -33,7 +37,7 @@ def parts(monkeypatch: pytest.MonkeyPatch, digits: Dataset) -> Build:
     """Return a function that builds a simulation and returns the arguments of its parts."""
     calls: dict[str, Any] = {}
 
-    def spy(name: str) -> None:
+    def spy(name: str, module: Any = module) -> None:
         real = getattr(module, name)
 
         def call(*arguments: Any, **named: Any) -> Any:
@@ -42,8 +46,9 @@ def parts(monkeypatch: pytest.MonkeyPatch, digits: Dataset) -> Build:
 
         monkeypatch.setattr(module, name, call)
 
-    for name in ("Coordinator", "make_trainer", "Simulation", "check_fit"):
+    for name in ("Coordinator", "make_trainer", "Simulation"):
         spy(name)
+    spy("check_fit", workload_check)
 
     def build(experiment: Experiment, label: str = "fedavg", seed: int = 1) -> dict[str, Any]:
         initial = build_model(experiment.model, digits, seed).vector
@@ -223,12 +228,6 @@ class TestFit:
             build_simulation(here, "fedasync", 1, dataset)
 
 
-def test_a_tensor_shares_the_memory_of_its_array() -> None:
-    array = np.arange(3.0)
-    array.setflags(write=False)
-    assert as_tensor(array).data_ptr() == array.ctypes.data
-
-
 def test_a_random_pattern_draws_by_the_runs_seed(experiment: Load, digits: Dataset) -> None:
     table = "{ algorithm = 'async_comm_sgd', pattern = { name = 'random', p = 0.3 } }"
     here = experiment(f"algorithms.mine={table}")
@@ -236,3 +235,32 @@ def test_a_random_pattern_draws_by_the_runs_seed(experiment: Load, digits: Datas
         build_simulation(here, "mine", seed, digits).coordinator.algorithm.pattern.parameters["seed"] for seed in (3, 4)
     ]
     assert seeds == [3, 4]
+
+
+PLAN = LocalPlan(1, 1, 0.1)
+SECTION = FlowerSection.model_validate({"app": "my_app:app"}, context={"folder": None})
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "message"),
+    [
+        (SCAFFOLD(), "scaffold corrects each local gradient: that is not possible with Flower's apps"),
+        (FedLaAvg(), 'fedlaavg weighs all clients by their examples, .* set weighting = "uniform"'),
+    ],
+)
+def test_an_algorithm_that_needs_more_is_refused(algorithm, message):
+    with pytest.raises(OffbeatError, match=message):
+        build_flower_backend(SECTION, None, algorithm, PLAN, 3)
+
+
+def test_steps_that_depend_on_examples_are_refused():
+    with pytest.raises(
+        OffbeatError, match=r"^local: only the app knows how many examples a client holds: set local\.st"
+    ):
+        build_flower_backend(SECTION, None, FedBuff(), LocalPlan(1, 1, 0.1, steps_by=Epochs(2)), 3)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("flwr") is not None, reason="Flower is installed")
+def test_without_flower_the_error_says_how_to_install_it():
+    with pytest.raises(OffbeatError, match=r"\[flower\] needs Flower: pip install 'offbeat\[flower\]'"):
+        build_flower_backend(SECTION, None, FedBuff(), PLAN, 3)

@@ -7,12 +7,23 @@ import numpy as np
 import pytest
 import torch
 from offbeat_core.errors import OffbeatError
+from torch.nn.functional import cross_entropy
 
 from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
+from offbeat.training.accelerator import CPU, Accelerator
+from offbeat.training.flat_model import FlatModel
+from offbeat.training.models import softmax_regression
 from offbeat.training.objectives import LOSSES, METRICS
-from offbeat.training.workload import Objective
-from offbeat.worlds.workload import as_examples, build_dataset, build_model, build_objective, build_workload
+from offbeat.training.workload import Examples, Objective, Workload
+from offbeat.worlds.workload import (
+    as_examples,
+    build_dataset,
+    build_model,
+    build_objective,
+    build_workload,
+    fits_on_device,
+)
 
 Load = Callable[..., Experiment]
 
@@ -180,3 +191,28 @@ class TestWorkload:
         assert loss == pytest.approx(np.log(10))
         expected = {"accuracy": pytest.approx((digits.test_labels == 0).mean())}
         assert values == expected | ({"training_loss": pytest.approx(np.log(10))} if training_loss else {})
+
+
+CUDA = Accelerator(torch.device("cuda"))
+
+
+@pytest.fixture
+def placed() -> Workload:
+    """A workload whose examples take 1,000 bytes."""
+    with torch.random.fork_rng(devices=[]):
+        model = FlatModel(softmax_regression((8,), 2))
+    train = Examples(torch.zeros(20, 8), torch.zeros(20, dtype=torch.int64))
+    test = Examples(torch.zeros(5, 8), torch.zeros(5, dtype=torch.int64))
+    return Workload(model, Objective(cross_entropy), train, [np.arange(20)], 1, test=test)
+
+
+@pytest.mark.parametrize(("free", "fits"), [(2000, True), (1999, False)])
+def test_automatically_the_data_take_at_most_half_of_the_free_memory(placed, monkeypatch, free, fits):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 10**9))
+    assert fits_on_device(placed, CUDA, "auto") is fits
+
+
+def test_a_choice_is_kept_and_without_a_gpu_there_is_none(placed):
+    assert fits_on_device(placed, CUDA, "always")
+    assert not fits_on_device(placed, CUDA, "never")
+    assert fits_on_device(placed, CPU, "auto")

@@ -1,6 +1,7 @@
 """Commands on an experiment's parts: its algorithms, data, devices and clients."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -128,22 +129,26 @@ def _describe(experiment: "Experiment", *, tune: bool) -> None:
 
     from offbeat.runs.run_all import load_data
     from offbeat.training.trainers.choice import choose_trainer
-    from offbeat.worlds.data_placement import fits_on_device
     from offbeat.worlds.population import build_population
-    from offbeat.worlds.workload import build_workload
+    from offbeat.worlds.simulation import population_of
+    from offbeat.worlds.workload import build_workload, fits_on_device
 
     torch.set_num_threads(1)  # as runs do
     accelerator = experiment.accelerator()
     dataset, seed = load_data(experiment, click.echo), experiment.seeds[0]
-    shards = build_population(experiment.population, dataset, seed).shards
+    population = build_population(experiment.population, dataset, seed)
     with accelerator.numerics():
-        workload = build_workload(experiment, dataset, shards, seed)
+        workload = build_workload(experiment, dataset, population.shards, seed)
         workload = workload.to(accelerator, with_data=fits_on_device(workload, accelerator, experiment.data.on_device))
         for label in experiment.algorithms:
             trainer, reason = experiment.trainer, "the experiment says so"
-            if trainer == "auto":
-                at_work = _clients_at_work(experiment.algorithm(label), len(shards))
-                trainer, reason = choose_trainer(workload, experiment.plan(label), at_work)
+            if experiment.flower is not None:
+                trainer, reason = "flower", "the app trains the clients"
+            elif trainer == "auto":
+                algorithm = experiment.algorithm(label)
+                theirs = replace(workload, shards=population_of(algorithm, population).shards)
+                at_work = _clients_at_work(algorithm, len(theirs.shards))
+                trainer, reason = choose_trainer(theirs, experiment.plan(label), at_work)
             click.echo(f"{label}: device {accelerator.device}, trainer {trainer}: {reason}")
         if tune:
             first = next(iter(experiment.algorithms))

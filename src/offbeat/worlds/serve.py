@@ -39,7 +39,7 @@ _DISK_THREADS = 32  # most of them wait for the disk
 def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
     """Run a server until SIGTERM or Ctrl-C; ``ready`` is called when it listens."""
     torch.set_num_threads(1)  # one thread always adds in one order
-    file = with_default_metrics(file)
+    file = with_metrics_of_data(file)
     coordinator, layout = build_coordinator(file)
     length = coordinator.algorithm.model.numel()
     with privacy_settings(file, length) as privacy:
@@ -107,7 +107,7 @@ def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
     return coordinator, [(name, tuple(tensor.shape)) for name, tensor in model.named(vector).items()]
 
 
-def with_default_metrics(file: ServerFile) -> ServerFile:
+def with_metrics_of_data(file: ServerFile) -> ServerFile:
     """Return a file with metrics: its own, else the default ones for its data."""
     # Built-in data have classes, whose metrics follow from the loss alone.
     is_own = file.data is not None and is_import_path(str(file.data.name))

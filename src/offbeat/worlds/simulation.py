@@ -2,16 +2,19 @@
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError
+from offbeat_core.tables.validation_errors import error_prefix
 from torch import Tensor
 
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.experiment_file import Experiment
+from offbeat.config.experiment_sections import FlowerSection
 from offbeat.config.given_objects import Given
+from offbeat.config.import_path import load_object
 from offbeat.config.measured_metrics import early_stop, lower_is_better
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.participation_limits import Participation
@@ -20,20 +23,17 @@ from offbeat.model_inputs import name_inputs
 from offbeat.simulation.evaluations import EvaluationsByClients
 from offbeat.simulation.simulator import Simulation
 from offbeat.simulation.totals import Stop
-from offbeat.training.augmentation import check_augmentation
-from offbeat.training.fit_check import check_fit
-from offbeat.training.target_check import number_of_targets
+from offbeat.training.trainers.backend import Backend
 from offbeat.training.trainers.choice import make_trainer
 from offbeat.training.trainers.distributed.ray_cluster import DEFAULT_CLUSTER, RayCluster
 from offbeat.training.trainers.trainer import Trainer
 from offbeat.training.workload import Workload
 from offbeat.worlds.algorithm_setup import dry_run, guard_pattern, wrap_buffer
 from offbeat.worlds.availability_check import check_first_client
-from offbeat.worlds.data_placement import fits_on_device
-from offbeat.worlds.flower_backend import build_flower_backend
 from offbeat.worlds.population import Population, build_population, pool_clients
 from offbeat.worlds.simulated_privacy import protect, with_epsilon
-from offbeat.worlds.workload import build_workload
+from offbeat.worlds.workload import build_workload, fits_on_device
+from offbeat.worlds.workload_check import check_workload
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,8 +60,7 @@ class World:
         """
         experiment, population, algorithm = self.experiment, self.population, self.algorithm
         plan, stop, every = experiment.plan(self.label), experiment.stop, experiment.evaluate
-        if algorithm.pooled:
-            population = pool_clients(population, getattr(algorithm, "cohort", 1))
+        population = population_of(algorithm, population)
         check_first_client(population.devices.availability, len(population.shards), stop.virtual_seconds or math.inf)
         guard_pattern(algorithm)
         wrap_buffer(algorithm, experiment.server)
@@ -81,7 +80,7 @@ class World:
             )
             evaluate = with_epsilon(evaluate, privacy, participation)
         dry_run(algorithm, model, examples, plan)
-        self._check_fit(workload, plan)
+        check_workload(workload, plan, self.dataset)
         return Simulation(
             self._coordinator(model, examples, plan, participation),
             population.devices,
@@ -117,51 +116,6 @@ class World:
             seed=self.seed,
         )
 
-    def _check_fit(self, workload: Workload, plan: LocalPlan) -> None:
-        check_augmentation(workload.augmentation, workload.train.inputs)
-        # The smallest minibatch of all clients: a model that takes it takes the others.
-        loss, parts = workload.objective.loss, {"train": workload.train.labels}
-        if workload.test is not None:
-            parts["test"] = workload.test.labels
-        classes = number_of_targets(loss, parts) or self.dataset.classes
-        sizes = {number: min(plan.of(number).minibatch_sizes(number)) for number in {*map(len, workload.shards)}}
-        client = min(range(len(workload.shards)), key=lambda client: sizes[workload.examples(client)])
-        smallest = workload.shards[client][: sizes[workload.examples(client)]]
-        try:
-            self._try_minibatch(workload, smallest, classes)
-        except OffbeatError as error:
-            if len(smallest) > 1 or not self._takes_two(workload, int(smallest[0]), classes):
-                raise
-            if workload.examples(client) == 1:
-                why, remedy = f"client {client} holds one example", "use another partition"
-            elif plan.batch_size == 1:
-                why, remedy = "local.batch_size is 1", "make it larger"
-            else:
-                why, remedy = f"an epoch of client {client} ends with one example", "change local.batch_size"
-            raise OffbeatError(
-                f"{why}, but the model or the loss needs minibatches of at least two: {remedy}, or GroupNorm in place "
-                f"of BatchNorm ({error})"
-            ) from error.__cause__
-
-    def _takes_two(self, workload: Workload, example: int, classes: int | None) -> bool:
-        """Return whether a model that refuses a minibatch of one example accepts two."""
-        others = np.concatenate(workload.shards)
-        try:
-            self._try_minibatch(workload, np.array([example, *others[others != example][:1]]), classes)
-        except OffbeatError:
-            return False
-        return True
-
-    def _try_minibatch(self, workload: Workload, chosen: NDArray[np.int64], classes: int | None) -> None:
-        check_fit(
-            workload.model,
-            workload.objective.loss,
-            *workload.minibatch(torch.from_numpy(chosen)),
-            classes=classes,
-            tokens=self.dataset.tokens,
-            accelerator=workload.accelerator,
-        )
-
     def _coordinator(
         self, model: Tensor, examples: Tensor, plan: LocalPlan, participation: Participation | None
     ) -> Coordinator:
@@ -186,9 +140,8 @@ class World:
         # Data on disk may not fit into memory, so they are not copied there for other processes.
         is_on_disk = any(isinstance(part, np.memmap) for part in name_inputs("", self.dataset.train_inputs).values())
         workers = 1 if is_on_disk and trainer not in ("processes", "ray") else self.workers
-        typical = plan.of(int(np.median([len(shard) for shard in workload.shards])))
         at_work = self.algorithm.slots()  # which its coordinator has started
-        return make_trainer(trainer, workload, plan=typical, at_work=at_work, workers=workers, cluster=self.cluster)
+        return make_trainer(trainer, workload, plan=plan, at_work=at_work, workers=workers, cluster=self.cluster)
 
 
 def build_simulation(
@@ -204,8 +157,8 @@ def build_simulation(
     """Return the simulation in which ``[algorithms.LABEL]`` runs.
 
     All algorithms of one seed get the same clients, data, devices and initial model. ``population`` is that of the
-    seed, if it has been built. At most ``workers`` processes
-    of this machine train the clients, or ``cluster`` with the trainer ``ray``.
+    seed, if it has been built. At most ``workers`` processes of this machine train the clients, or ``cluster`` with the
+    trainer ``ray``.
     """
     population = population or build_population(experiment.population, dataset, seed)
     try:
@@ -223,3 +176,45 @@ def build_simulation(
     except ValueError as error:
         is_given = isinstance(experiment.algorithms[label].algorithm, Given)
         raise OffbeatError(f"{'' if is_given else f'algorithms.{label}: '}{error}") from None
+
+
+def population_of(algorithm: Algorithm, population: Population) -> Population:
+    """Return the clients of an algorithm: those of a population, or one that holds the data of all."""
+    return pool_clients(population, getattr(algorithm, "cohort", 1)) if algorithm.pooled else population
+
+
+def build_flower_backend(
+    section: FlowerSection, workload: Workload, algorithm: Algorithm, plan: LocalPlan, clients: int
+) -> Backend:
+    """Return the backend that calls the app.
+
+    Raises:
+        OffbeatError: Flower is not installed, the app cannot be loaded, or the algorithm needs what no app can do.
+    """
+    if algorithm.corrects_gradients:
+        raise OffbeatError(f"{algorithm.name} corrects each local gradient: that is not possible with Flower's apps")
+    if algorithm.weighs_all_clients:
+        raise OffbeatError(
+            f"{algorithm.name} weighs all clients by their examples, which only the app knows: set weighting = "
+            '"uniform"'
+        )
+    if plan.steps_by is not None:
+        raise OffbeatError(
+            "local: only the app knows how many examples a client holds: set local.steps to a number, or epochs in "
+            "flower.run_config if the app has such a setting"
+        )
+    try:
+        from offbeat.flower.app_config import read_run_config
+        from offbeat.flower.backend import FlowerBackend
+        from offbeat.flower.client_app import FlowerApp
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("flwr"):
+            raise
+        raise OffbeatError("[flower] needs Flower: pip install 'offbeat[flower]'") from None
+    with error_prefix("flower.app"):
+        app = FlowerApp(
+            load_object(section.app),
+            run_config=read_run_config(Path.cwd(), None) | section.run_config,
+            node_config={"num-partitions": clients},
+        )
+    return FlowerBackend(workload, app, needs_loss=algorithm.needs_loss)

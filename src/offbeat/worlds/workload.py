@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError
 from offbeat_core.randomness import Purpose, integer
@@ -15,7 +16,7 @@ from offbeat_core.user_code_errors import error_line, failure
 from torch import nn
 
 from offbeat.config.experiment_file import Experiment
-from offbeat.config.experiment_sections import DataSection, metric_name
+from offbeat.config.experiment_sections import DataOnDevice, DataSection, metric_name
 from offbeat.config.given_objects import Given
 from offbeat.config.import_path import call, is_import_path, load_callable
 from offbeat.config.model_sections import (
@@ -32,7 +33,7 @@ from offbeat.data.user_data import from_user
 from offbeat.data.user_examples import Collate
 from offbeat.model_inputs import map_inputs
 from offbeat.training import models
-from offbeat.training.accelerator import CPU
+from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.default_metrics import default_metrics
 from offbeat.training.flat_model import FlatModel, check_parameters
 from offbeat.training.loss_modules import Function, check_loss
@@ -40,6 +41,8 @@ from offbeat.training.names import TRAINING_LOSS
 from offbeat.training.objectives import LOSSES, METRICS, Objective
 from offbeat.training.trainers.hooks import parameter_with_hook
 from offbeat.training.workload import Examples, Workload, as_tensor
+
+_SHARE = 0.5  # of a GPU's free memory; models, gradients and activations need the rest
 
 
 def build_workload(
@@ -50,6 +53,18 @@ def build_workload(
     objective = build_objective(experiment.model.loss, experiment.metrics)
     train, test = as_examples(dataset)
     return Workload(model, objective, train, shards, seed, test=test, augmentation=experiment.data.augmentation)
+
+
+def fits_on_device(workload: Workload, accelerator: Accelerator, choice: DataOnDevice) -> bool:
+    """Return whether a run's examples are to lie in the accelerator's memory.
+
+    ``auto`` means: if they take at most half of a GPU's free memory.
+    """
+    if choice != "auto" or not accelerator.is_cuda:
+        return choice != "never"
+    free, _ = torch.cuda.mem_get_info(accelerator.device)
+    test = 0 if workload.test is None else workload.test.nbytes
+    return workload.train.nbytes + test <= _SHARE * free
 
 
 def as_examples(dataset: Dataset) -> tuple[Examples, Examples]:

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from offbeat.data.builtin import sst2
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.distributed.packed_code import pack_code, unpack_code
+from offbeat.training.trainers.distributed.packed_workload import pack_code, unpack_code
 from offbeat_studies.benchmark import minilm
 from tests.workloads import assert_batches_train_like_the_loop
 

@@ -12,8 +12,9 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import model_loss
 from offbeat.training.trainers.backend import Job, Result
 from offbeat.training.trainers.batched.vmap import VmapBackend
+from offbeat.training.trainers.distributed.packed_workload import pack_workload
 from offbeat.training.trainers.distributed.process_pool import ProcessPool
-from offbeat.training.trainers.distributed.ray_actor import RayJob, TrainingActor, pack_workload
+from offbeat.training.trainers.distributed.ray_actor import RayJob, TrainingActor
 from offbeat.training.trainers.graph_loop import GraphBackend
 from offbeat.training.trainers.loop import LoopBackend
 from tests.inputs_by_name import Plain, Sentences, named, sentences_of
@@ -80,7 +81,8 @@ def test_processes(loss, expected):
 
 @LOSSES
 def test_an_actor_of_ray(loss, expected):
-    actor = TrainingActor(pack_workload(workload(loss)))
+    packed = pack_workload(workload(loss), "ray")
+    actor = TrainingActor(packed, {name: tensor.numpy() for name, tensor in packed.tensors.items()})
     vectors = [job.start.numpy() for job in jobs()]
     batch = [RayJob(job._replace(start=torch.empty(0)), index, None) for index, job in enumerate(jobs())]
     replies = actor.train(batch, *vectors)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Literal
 
+import numpy as np
 import torch
 from offbeat_core.errors import OffbeatError
 from torch import nn
@@ -20,7 +21,7 @@ from offbeat.training.trainers.batched.vmap import VmapBackend
 from offbeat.training.trainers.distributed.process_pool import ProcessPool
 from offbeat.training.trainers.distributed.ray_cluster import DEFAULT_CLUSTER, RayCluster
 from offbeat.training.trainers.distributed.ray_pool import RayPool
-from offbeat.training.trainers.graph_loop import GraphBackend
+from offbeat.training.trainers.graph_loop import make_loop
 from offbeat.training.trainers.hooks import parameter_with_hook
 from offbeat.training.trainers.loop import LoopBackend
 from offbeat.training.trainers.trainer import Trainer
@@ -73,6 +74,7 @@ def make_trainer(
             hook on a gradient, or it cannot be sent to another process; or processes are asked for on a GPU; or Ray is
             not installed.
     """
+    plan = _typical(plan, workload)
     on_cpu = workload.accelerator.device.type == "cpu"
     if name == "processes":
         if not on_cpu:
@@ -82,7 +84,7 @@ def make_trainer(
         return Trainer(RayPool(workload, workers=workers, cluster=cluster))
     chosen = choose_trainer(workload, plan, at_work)[0] if name == "auto" else name
     if chosen == "loop":
-        backend = GraphBackend(workload) if workload.accelerator.is_cuda else LoopBackend(workload)
+        backend = make_loop(workload)
         make: Callable[[Workload], Backend] = LoopBackend
     else:
         backend = _make_vmap(workload, unfold=chosen == "unfold")
@@ -103,7 +105,7 @@ def choose_trainer(workload: Workload, plan: LocalPlan, at_work: int) -> tuple[L
     a kernel for batches, and with dropout ``torch.func`` is faster if batches are large; for others it gains no more
     than a second process does. On a GPU, batches also gain for other models, if these are small.
     """
-    length = len(workload.model.vector)
+    plan, length = _typical(plan, workload), len(workload.model.vector)
     if workload.accelerator.device.type == "cpu":
         drops = _is_perceptron_with_dropout(workload.model.module)
         if not (is_dense(workload) or drops):
@@ -141,6 +143,7 @@ def measure_trainers(workload: Workload, plan: LocalPlan, at_work: int) -> Itera
     """
     has_convolutions = any(isinstance(layer, nn.Conv2d) for layer in workload.model.module.modules())
     names: tuple[TrainerName, ...] = ("loop", "vmap", "unfold") if has_convolutions else ("loop", "vmap")
+    plan = _typical(plan, workload)
     for name in names:
         try:
             yield name, _rate(make_trainer(name, workload, plan=plan), plan, at_work)
@@ -163,6 +166,11 @@ def _rate(trainer: Trainer, plan: LocalPlan, at_work: int) -> float:
         seconds.append(time.perf_counter() - began)
     workload.model.load(start)
     return number / statistics.median(seconds)
+
+
+def _typical(plan: LocalPlan, workload: Workload) -> LocalPlan:
+    """Return a run's plan for the client with the median number of examples."""
+    return plan.of(int(np.median([len(shard) for shard in workload.shards])))
 
 
 def _is_perceptron_with_dropout(module: nn.Module) -> bool:

@@ -46,6 +46,11 @@ def record_cuda_graph(compute: Compute) -> Compute:
     return replay
 
 
+def make_loop(workload: Workload) -> LoopBackend:
+    """Return the backend that trains one client at a time on the workload's accelerator."""
+    return GraphBackend(workload) if workload.accelerator.is_cuda else LoopBackend(workload)
+
+
 class GraphBackend(LoopBackend):
     """The loop on a GPU: a step's kernels are recorded once and launched together.
 

@@ -80,3 +80,43 @@ def local_step(
     if velocity is not None:
         gradient = velocity.mul_(plan.momentum).add_(gradient)
     weights.sub_(gradient, alpha=lr)
+
+
+def stacked_step(
+    weights: dict[str, Tensor],
+    slopes: dict[str, Tensor],
+    starts: dict[str, Tensor],
+    velocity: dict[str, Tensor] | None,
+    adamw: dict[str, AdamW] | None,
+    rates: Tensor,
+    plan: LocalPlan,
+) -> None:
+    """Take ``local_step`` for each of stacked models, in place.
+
+    Tensors are ``(models, …)``, step sizes ``(models,)``; the plan's own are not used.
+    """
+    models = len(rates)
+    if plan.mu:
+        for name, slope in slopes.items():
+            slope.add_(weights[name] - starts[name][:models], alpha=plan.mu)
+    if plan.clip_norm is not None:
+        squares = [slope.reshape(models, -1).to(torch.float64).square().sum(dim=1) for slope in slopes.values()]
+        norms = torch.stack(squares).sum(dim=0).sqrt()
+        too_long = (norms > plan.clip_norm) & norms.isfinite()
+        factors = torch.where(too_long, plan.clip_norm / norms, 1.0).float()
+        for slope in slopes.values():
+            slope.mul_(along(factors, slope))
+    for name, slope in slopes.items():
+        if adamw is not None:
+            adamw[name].step(weights[name], slope, along(rates, slope), plan.weight_decay)
+            continue
+        if plan.weight_decay:
+            slope.add_(weights[name], alpha=plan.weight_decay)
+        if velocity is not None:
+            slope = velocity[name][:models].mul_(plan.momentum).add_(slope)
+        weights[name].addcmul_(slope, along(rates, slope), value=-1)
+
+
+def along(values: Tensor, other: Tensor) -> Tensor:
+    """Return values ``(models,)`` in a shape that broadcasts with ``(models, …)``."""
+    return values.view(-1, *[1] * (other.dim() - 1))

@@ -15,7 +15,7 @@ from offbeat.algorithms.components import Compression
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.backend import Job
 from offbeat.training.trainers.distributed import process_pool, worker_pool
-from offbeat.training.trainers.distributed.packed_code import unpack_code
+from offbeat.training.trainers.distributed.packed_workload import unpack_code
 from offbeat.training.trainers.distributed.process_pool import ProcessPool
 from offbeat.training.trainers.distributed.worker import JobMessage, Reply
 from tests.training.conftest import made
@@ -34,7 +34,7 @@ class TestSchedule:
         ):
             trainer.submit(job)
             assert workers.clients == expected
-        assert workers.all[0].setup.seed == 3
+        assert workers.all[0].setup.packed.seed == 3
 
     def test_an_idle_worker_is_preferred_to_a_new_one(self, workers, make):
         trainer, jobs = make(2), jobs_of(3)

@@ -11,11 +11,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from offbeat_core.errors import OffbeatError
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import LocalPlan
@@ -23,13 +22,14 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.trainers.backend import Job
 from offbeat.training.trainers.batched.vmap import VmapBackend
 from offbeat.training.trainers.distributed import worker
-from offbeat.training.trainers.distributed.packed_code import pack_code
+from offbeat.training.trainers.distributed.packed_workload import PackedWorkload, pack_workload
 from offbeat.training.trainers.distributed.shared_memory import SharedMemory, share
 from offbeat.training.trainers.distributed.worker import JobMessage, Reply, Worker, WorkerSetup
-from tests.training.conftest import SEED, SHARD_SIZES
+from tests.training.conftest import SEED
 from tests.workloads import workload_of
 
 PLAN = LocalPlan(steps=3, batch_size=4, lr=0.3)
+PACKED = PackedWorkload({}, SEED)
 MESSAGES = [
     JobMessage(client=1, visit=0, version=0, start=0, result=2, plan=PLAN, payload="delta"),
     JobMessage(client=3, visit=2, version=1, start=1, result=0, plan=PLAN, payload="params"),
@@ -41,18 +41,10 @@ def share_all(network, data):
     """Return a function that makes a worker's memory for the small network and a loss."""
     made: list[SharedMemory] = []
 
-    def make(loss: Any = cross_entropy, module: nn.Module | None = None) -> SharedMemory:
-        memory = share(
-            {
-                "code": pack_code(module or network(), loss),
-                "inputs": data["inputs"],
-                "labels": data["labels"],
-                "shards": torch.from_numpy(np.concatenate(data["shards"])),
-                "sizes": torch.tensor(SHARD_SIZES),
-                "starts": torch.stack([torch.zeros(59), torch.full((59,), 0.1)]),
-                "results": torch.full((3, 59), -1.0),
-            }
-        )
+    def make(loss: Any = cross_entropy) -> SharedMemory:
+        packed = pack_workload(workload_of(FlatModel(network()), **data | {"loss": loss}), "processes")
+        starts = torch.stack([torch.zeros(59), torch.full((59,), 0.1)])
+        memory = share({**packed.tensors, "starts": starts, "results": torch.full((3, 59), -1.0)})
         made.append(memory)
         return memory
 
@@ -64,7 +56,7 @@ def share_all(network, data):
 def conversation(memory, messages, run=worker.serve, batch=1, **setup):
     """Send batches of messages to a worker in this process, run it until its end, and return its replies."""
     here, there = Pipe()
-    here.send(WorkerSetup(memory.locations, SEED, **setup))
+    here.send(WorkerSetup(memory.locations, PACKED, **setup))
     for first in range(0, len(messages), batch):
         here.send(messages[first : first + batch])
     # The worker must see the end of the messages, but still be able to reply.
@@ -134,7 +126,7 @@ class TestServe:
     def test_it_ends_when_replies_cannot_be_sent(self, share_all):
         memory = share_all()
         here, there = Pipe()
-        for message in [WorkerSetup(memory.locations, SEED), MESSAGES[:1], MESSAGES[1:]]:
+        for message in [WorkerSetup(memory.locations, PACKED), MESSAGES[:1], MESSAGES[1:]]:
             here.send(message)
         here.close()
         worker.serve(there, memory.fd)
@@ -190,7 +182,7 @@ class TestWorker:
         memory = share_all(telling)
         one_step = MESSAGES[0]._replace(plan=LocalPlan(steps=1, batch_size=4, lr=0.3))
         with typed("hello"):
-            process = Worker(memory, WorkerSetup(memory.locations, SEED))
+            process = Worker(memory, WorkerSetup(memory.locations, PACKED))
         process.send([one_step])
         replies: list[Reply] | None = process.receive()
         job = Job(1, 0, 0, memory["starts"][0], one_step.plan, "delta")
@@ -219,9 +211,9 @@ class TestWorker:
     def test_a_process_that_cannot_run_reports_its_exit_code(self, share_all, monkeypatch):
         memory = share_all()
         monkeypatch.setattr(sys, "executable", "/bin/false")
-        process = Worker(memory, WorkerSetup(memory.locations, SEED))
+        process = Worker(memory, WorkerSetup(memory.locations, PACKED))
         assert process.receive() is None
         assert process.wait() == "exit code 1"
         monkeypatch.setattr(sys, "executable", "/no/such/file")
         with pytest.raises(FileNotFoundError):
-            Worker(memory, WorkerSetup(memory.locations, SEED))
+            Worker(memory, WorkerSetup(memory.locations, PACKED))

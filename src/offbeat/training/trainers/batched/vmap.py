@@ -3,12 +3,11 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from offbeat_core.errors import OffbeatError
-from offbeat_core.local_plan import Optimizer
 from offbeat_core.randomness import Purpose, integer
 from offbeat_core.user_code_errors import user_code
 from torch import Tensor
@@ -18,12 +17,21 @@ from offbeat.model_inputs import Inputs, divide_inputs, map_inputs
 from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.max_pooling import deterministic_pooling
 from offbeat.training.mean_loss import mean_loss
-from offbeat.training.minibatches import Integers, example_orders
+from offbeat.training.minibatches import Integers
 from offbeat.training.trainers.backend import Backend, Job, Result, read_numbers, result_vector
 from offbeat.training.trainers.batched.dense import dense_step, is_dense
 from offbeat.training.trainers.batched.dropout import Draw, Dropout
+from offbeat.training.trainers.batched.job_groups import (
+    Group,
+    group_of,
+    minibatch_sizes,
+    minibatches,
+    names,
+    shares,
+    step_sizes,
+)
 from offbeat.training.trainers.batched.unfolded_convolution import unfolded_convolutions as unfolded
-from offbeat.training.trainers.local_step import AdamW
+from offbeat.training.trainers.local_step import AdamW, along, stacked_step
 from offbeat.training.workload import Workload
 
 _FETCHED = 256  # examples fetched together, if a step has no more: they stay in the cache until they are used
@@ -64,7 +72,6 @@ class VmapBackend(Backend):
         self.batch_limit = batch_limit
         self._padded = padded
         self._model = workload.model
-        self._sizes = np.array([len(shard) for shard in workload.shards])
         self._augment = None if workload.augmentation is None else AUGMENTATIONS[workload.augmentation]
         module = workload.model.module
         self._objective = workload.objective
@@ -97,9 +104,9 @@ class VmapBackend(Backend):
         Raises ``OffbeatError`` if the model or the loss fails, or the loss is not a tensor of shape ``()``.
         """
         self._model.module.train()
-        groups: dict[_Group, list[int]] = {}
+        groups: dict[Group, list[int]] = {}
         for index, job in enumerate(jobs):
-            groups.setdefault(_group_of(job, self.workload.examples(job.client)), []).append(index)
+            groups.setdefault(group_of(job, self.workload.examples(job.client)), []).append(index)
         results: dict[int, Result] = {}
         for group, indices in groups.items():
             # Jobs with the most steps come first, so that finished jobs are at the end.
@@ -114,12 +121,12 @@ class VmapBackend(Backend):
         """The smallest number of models to train together."""
         return self.batch_limit if self._padded else _SMALLEST_BATCH
 
-    def _train(self, jobs: Sequence[Job], group: "_Group") -> Iterable[Result]:
+    def _train(self, jobs: Sequence[Job], group: Group) -> Iterable[Result]:
         number = len(jobs)
         jobs = [*jobs, *[jobs[-1]] * (self._smallest - number)]  # the last job is repeated
         steps, clients, visits = np.array([(job.plan.steps, job.client, job.visit) for job in jobs]).T
-        sizes = _minibatch_sizes(jobs, self._sizes[clients], group.batch_size)
-        examples = self._minibatches(clients, visits, sizes, group.batch_size)
+        sizes = minibatch_sizes(self.workload, jobs, group.batch_size)
+        examples = minibatches(self.workload, clients, visits, sizes, group.batch_size)
         starts = torch.stack([job.start for job in jobs])
         models = {name: part.clone() for name, part in self._model.stacked(starts).items()}
         first = self._model.stacked(starts)
@@ -127,7 +134,7 @@ class VmapBackend(Backend):
         offset = self._model.stacked(torch.stack(offsets)) if offsets else {}
         velocity = {name: torch.zeros_like(part) for name, part in models.items()} if group.momentum else None
         adamw = {name: AdamW(part) for name, part in models.items()} if group.optimizer == "adamw" else None
-        rates = _rates(jobs, int(steps[0])).to(starts.device)
+        rates = step_sizes(jobs).to(starts.device)
         losses = torch.zeros(len(jobs), int(steps[0]), device=starts.device)
         counts = torch.full_like(losses, _UNKNOWN)
         self._objective = self.workload.objective.fresh()
@@ -143,20 +150,20 @@ class VmapBackend(Backend):
                 inputs = self._augment(inputs, self.workload.seed, clients[:taken], visits[:taken], first_image)
             if self._is_dense and group.is_dense and isinstance(inputs, Tensor):
                 starting = [values[:taken] for values in first.values()] if group.mu else ()
-                shares = _shares(sizes[:taken, step], group.batch_size).to(rate.device) if group.by_epochs else None
+                parts = shares(sizes[:taken, step], group.batch_size).to(rate.device) if group.by_epochs else None
                 losses[:taken, step] = dense_step(
-                    list(part.values()), inputs, labels, rate, starting, group.mu, shares=shares
+                    list(part.values()), inputs, labels, rate, starting, group.mu, shares=parts
                 )
                 for name, values in offset.items():
-                    part[name].addcmul_(values[:taken], _along(rate, values), value=-1)
+                    part[name].addcmul_(values[:taken], along(rate, values), value=-1)
             else:
-                with user_code(f"{_names(jobs[: min(active, number)])}: the model or the loss failed"):
+                with user_code(f"{names(jobs[: min(active, number)])}: the model or the loss failed"):
                     slopes, (losses[:taken, step], counts[:taken, step]) = self._slopes(
                         part, inputs, labels, sizes[:taken, step], dropout
                     )
                 for name, values in offset.items():
                     slopes[name].add_(values[:taken])
-                _local_step(part, slopes, first, velocity, adamw, rate, group)
+                stacked_step(part, slopes, first, velocity, adamw, rate, jobs[0].plan)
             for name, values in done.items():
                 part[name][active:] = values
         ends = torch.cat([part.reshape(len(jobs), -1) for part in models.values()], dim=1)
@@ -245,76 +252,9 @@ class VmapBackend(Backend):
             return None
         return Dropout([integer(self.workload.seed, Purpose.LAYERS, job.client, job.visit) for job in jobs])
 
-    def _minibatches(self, clients: Integers, visits: Integers, sizes: Integers, batch_size: int) -> Tensor:
-        """Return each row's example numbers, int64 ``(rows, most steps, batch size)``.
-
-        Minibatches are filled up with one of the client's examples.
-        """
-        orders = example_orders(self.workload.seed, clients, visits, self._sizes[clients], sizes.sum(axis=1))
-        examples = np.zeros((*sizes.shape, batch_size), np.int64)
-        for row, (client, order) in enumerate(zip(clients, orders, strict=True)):
-            own, minibatches = self.workload.shards[client][order], examples[row, : np.count_nonzero(sizes[row])]
-            if len(own) == minibatches.size:
-                minibatches[:] = own.reshape(minibatches.shape)
-            else:
-                minibatches[:] = own[0]
-                minibatches[np.arange(batch_size) < sizes[row, : len(minibatches), None]] = own
-        return torch.from_numpy(examples).to(self.workload.train.labels.device)
-
 
 _Slopes = tuple[dict[str, Tensor], tuple[Tensor, Tensor]]
 """Gradients by name, losses ``(models,)``, and what these divide by."""
-
-
-class _Group(NamedTuple):
-    """The common properties of jobs that are trained together."""
-
-    batch_size: int
-    optimizer: Optimizer
-    momentum: float
-    weight_decay: float
-    mu: float
-    clip_norm: float | None
-    by_epochs: bool
-    has_offset: bool
-
-    @property
-    def is_dense(self) -> bool:
-        """True if ``dense_step`` supports these jobs."""
-        plain = not (self.momentum or self.weight_decay) and self.clip_norm is None
-        return plain and self.optimizer == "sgd"
-
-
-def _local_step(
-    weights: dict[str, Tensor],
-    slopes: dict[str, Tensor],
-    starts: dict[str, Tensor],
-    velocity: dict[str, Tensor] | None,
-    adamw: dict[str, AdamW] | None,
-    rates: Tensor,
-    group: _Group,
-) -> None:
-    """Take ``local_step`` for each model, in place; tensors are ``(models, …)``."""
-    models = len(rates)
-    if group.mu:
-        for name, slope in slopes.items():
-            slope.add_(weights[name] - starts[name][:models], alpha=group.mu)
-    if group.clip_norm is not None:
-        squares = [slope.reshape(models, -1).to(torch.float64).square().sum(dim=1) for slope in slopes.values()]
-        norms = torch.stack(squares).sum(dim=0).sqrt()
-        too_long = (norms > group.clip_norm) & norms.isfinite()
-        factors = torch.where(too_long, group.clip_norm / norms, 1.0).float()
-        for slope in slopes.values():
-            slope.mul_(_along(factors, slope))
-    for name, slope in slopes.items():
-        if adamw is not None:
-            adamw[name].step(weights[name], slope, _along(rates, slope), group.weight_decay)
-            continue
-        if group.weight_decay:
-            slope.add_(weights[name], alpha=group.weight_decay)
-        if velocity is not None:
-            slope = velocity[name][:models].mul_(group.momentum).add_(slope)
-        weights[name].addcmul_(slope, _along(rates, slope), value=-1)
 
 
 def _mean_of_steps(losses: Sequence[float], counts: Sequence[float], sizes: Sequence[int]) -> float:
@@ -323,44 +263,3 @@ def _mean_of_steps(losses: Sequence[float], counts: Sequence[float], sizes: Sequ
         return math.fsum(losses) / len(losses)
     known = [None if count == _UNKNOWN else count for count in counts]
     return mean_loss(losses, known, sizes) or 0.0
-
-
-def _names(jobs: Sequence[Job]) -> str:
-    first, others = f"client {jobs[0].client}, visit {jobs[0].visit}", len(jobs) - 1
-    return f"{first}, or one of {others} trained with it" if others else first
-
-
-def _along(values: Tensor, other: Tensor) -> Tensor:
-    """Return values ``(models,)`` in a shape that broadcasts with ``(models, …)``."""
-    return values.view(-1, *[1] * (other.dim() - 1))
-
-
-def _group_of(job: Job, examples: int) -> _Group:
-    plan, batch_size = job.plan, min(job.plan.batch_size, examples)
-    steps = plan.optimizer, plan.momentum, plan.weight_decay, plan.mu, plan.clip_norm
-    return _Group(batch_size, *steps, plan.by_epochs, has_offset=job.offset is not None)
-
-
-def _minibatch_sizes(jobs: Sequence[Job], examples: Integers, batch_size: int) -> Integers:
-    """Return the size of each row's minibatches, ``(rows, steps of the first)``.
-
-    It is 0 after a row's last step.
-    """
-    sizes = np.zeros((len(jobs), jobs[0].plan.steps), np.int64)
-    for row, (job, number) in enumerate(zip(jobs, examples.tolist(), strict=True)):
-        sizes[row, : job.plan.steps] = job.plan.minibatch_sizes(number) if job.plan.by_epochs else batch_size
-    return sizes
-
-
-def _shares(sizes: Integers, batch_size: int) -> Tensor:
-    """Return each example's share of its minibatch's mean, ``(rows, batch size)``."""
-    numbers = np.where(sizes, sizes, batch_size)[:, None]
-    return torch.from_numpy(((np.arange(batch_size) < numbers) / numbers).astype(np.float32))
-
-
-def _rates(jobs: Sequence[Job], steps: int) -> Tensor:
-    """Return each row's step size in each step, ``(rows, steps)``; 0 after its last."""
-    rates = np.zeros((len(jobs), steps), np.float32)
-    for row, job in enumerate(jobs):
-        rates[row, : job.plan.steps] = job.plan.lr
-    return torch.from_numpy(rates)

@@ -8,14 +8,12 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import wait
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from offbeat_core.errors import OffbeatError
 from offbeat_core.user_code_errors import error_line
 
-from offbeat.model_inputs import name_inputs
 from offbeat.training.trainers.backend import Backend, Job, Result
-from offbeat.training.trainers.distributed.packed_code import pack_code
+from offbeat.training.trainers.distributed.packed_workload import pack_workload
 from offbeat.training.trainers.distributed.shared_memory import RowTable, SharedMemory, share
 from offbeat.training.trainers.distributed.worker import JobMessage, Reply, Worker, WorkerSetup
 from offbeat.training.trainers.distributed.worker_pool import Task, WorkerPool
@@ -37,9 +35,9 @@ class _Assignment(NamedTuple):
 class _Workers:
     """The workers, their batches and their shared memory."""
 
-    def __init__(self, memory: SharedMemory, workload: Workload, make: Callable[[Workload], Backend]) -> None:
+    def __init__(self, memory: SharedMemory, setup: WorkerSetup) -> None:
         self.memory = memory
-        self.setup = WorkerSetup(memory.locations, workload.seed, workload.augmentation, workload.accelerator, make)
+        self.setup = setup._replace(locations=memory.locations)
         self.starts = RowTable(memory["starts"])
         self.results = memory["results"]
         self.free = list(range(len(self.results)))
@@ -92,21 +90,16 @@ class ProcessPool(WorkerPool):
     def __init__(self, workload: Workload, *, workers: int, make: Callable[[Workload], Backend] = LoopBackend) -> None:
         if os.name == "nt":
             raise OffbeatError("trainer = 'processes' is for Linux and macOS: use 'loop'")
-        model, shards = workload.model, workload.shards
-        model.load(model.vector)  # resets the buffers
+        packed = pack_workload(workload, "processes")
         local = make(workload)
         self.name, self._kernel, self._largest = local.name, local.kernel, local.batch_limit
         self._smallest = math.ceil(_SMALLEST_SHARE * self._largest)
         self._batches = _JOBS_PER_WORKER if self._largest == 1 else 1  # that a worker may have
-        jobs, length = self._batches * workers * self._largest, len(model.vector)
+        jobs, length = self._batches * workers * self._largest, len(workload.model.vector)
         super().__init__(workload, places=jobs)
-        self._make = make
+        self._setup = WorkerSetup({}, packed._replace(tensors={}), make)
         self._tensors = {
-            "code": pack_code(model.module, workload.objective.loss),
-            **name_inputs("inputs", workload.train.inputs),
-            "labels": workload.train.labels,
-            "shards": torch.from_numpy(np.concatenate(shards)),
-            "sizes": torch.tensor([len(shard) for shard in shards]),
+            **packed.tensors,
             "starts": torch.empty(2 * jobs, length, device="meta"),  # starting models and offsets
             "results": torch.empty(jobs, length, device="meta"),
         }
@@ -164,7 +157,7 @@ class ProcessPool(WorkerPool):
         return min(self._largest, max(self._smallest, math.ceil(waiting / self._limit)))
 
     def _open_workers(self) -> _Workers:
-        workers = _Workers(share(self._tensors), self.workload, self._make)
+        workers = _Workers(share(self._tensors), self._setup)
         self._end = weakref.finalize(self, workers.end, os.getpid())
         return workers
 
@@ -183,7 +176,10 @@ class ProcessPool(WorkerPool):
     def _handle_reply(self, workers: _Workers, worker: Worker) -> None:
         replies: list[Reply] | None = worker.receive()
         if replies is None:
-            self._handle_death(workers, worker)
+            end, batches = worker.wait(), workers.assigned.pop(worker)
+            for batch in reversed(batches):
+                workers.release(batch)
+            self._put_back([[task for task, *_ in batch] for batch in batches], "processes", end)
             return
         batch = workers.assigned[worker].popleft()
         for (task, _, row), reply in zip(batch, replies, strict=True):
@@ -195,17 +191,3 @@ class ProcessPool(WorkerPool):
                 else:
                     task.outcome = RuntimeError(f"a worker process failed:\n{reply[1]}")
         workers.release(batch)
-
-    def _handle_death(self, workers: _Workers, worker: Worker) -> None:
-        """Put a dead worker's tasks back into the queues.
-
-        Those of its first batch may have caused the death.
-        """
-        end = worker.wait()
-        batches = workers.assigned.pop(worker)
-        for task, *_ in batches[0] if batches else ():
-            self._note_death(task, "processes", end)
-        for batch in reversed(batches):
-            workers.release(batch)
-            for task, *_ in reversed(batch):
-                self._put_back(task)

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from offbeat.training.trainers.backend import Result
-from offbeat.training.trainers.distributed.ray_actor import RayJob, TrainingActor, pack_workload, versions
+from offbeat.training.trainers.distributed.packed_workload import pack_workload
+from offbeat.training.trainers.distributed.ray_actor import RayJob, TrainingActor, versions
 from offbeat.training.trainers.distributed.ray_cluster import (
     DEFAULT_CLUSTER,
     RayCluster,
@@ -71,13 +72,13 @@ class RayPool(WorkerPool):
     def __init__(self, workload: Workload, *, workers: int, cluster: RayCluster = DEFAULT_CLUSTER) -> None:
         check_ray()
         super().__init__(workload, places=_BATCHES_PER_ACTOR * _MAX_BATCH * workers)
-        self._packed = pack_workload(workload)
+        self._packed = pack_workload(workload, "ray")
         self._workers = workers
         self._cluster = cluster
         self._most = 0  # actors; 0 without a connection
         self._actors: list[_Actor] = []
         self._failed_starts = 0
-        self._workload_ref: Any = None
+        self._workload_refs: list[Any] = []
         self._vectors = WeakTensorKeyDictionary()  # references, as long as a vector is in use here
 
     def close(self) -> None:
@@ -86,7 +87,7 @@ class RayPool(WorkerPool):
             _kill(actor)
         self._actors.clear()  # Ray also ends an actor without a handle, so the backend needs no finalizer
         self._vectors.clear()
-        self._workload_ref, self._most = None, 0
+        self._workload_refs, self._most = [], 0
         super().close()
 
     def _advance(self, timeout: float | None) -> None:
@@ -107,14 +108,16 @@ class RayPool(WorkerPool):
         """Start as many actors as there are jobs to begin with, up to the cluster's share."""
         if not self._most:
             self._most = connect(self._cluster, self._workers, on_gpus=self.workload.accelerator.is_cuda)
-            self._workload_ref = import_ray().put(self._packed)
+            # As arrays, which Ray keeps in memory that processes share.
+            arrays = {name: tensor.numpy() for name, tensor in self._packed.tensors.items()}
+            self._workload_refs = [import_ray().put(part) for part in (self._packed._replace(tensors={}), arrays)]
         starting = sum(not actor.is_ready for actor in self._actors)
         waiting = len(self._requested) + len(self._submitted)
         for _ in range(min(self._most - len(self._actors), waiting - starting)):
             ray = import_ray()
             gpus = 1 if self.workload.accelerator.is_cuda else 0
             actor_class = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0, max_task_retries=0)(TrainingActor)
-            actor = _Actor(actor_class.remote(self._workload_ref))
+            actor = _Actor(actor_class.remote(*self._workload_refs))
             actor.batches.append(_Batch(actor.handle.versions.remote(), []))
             self._actors.append(actor)
 
@@ -177,10 +180,7 @@ class RayPool(WorkerPool):
                     task.outcome = reply if is_mistake else RuntimeError(f"an actor failed:\n{reply}")
 
     def _handle_death(self, actor: _Actor, error: Exception) -> None:
-        """Put the tasks of a dead actor back into the queues.
-
-        Those of its first batch may have caused its death.
-        """
+        """Put the tasks of a dead actor back into the queues."""
         self._actors.remove(actor)
         _kill(actor)
         if not actor.is_ready:
@@ -193,11 +193,7 @@ class RayPool(WorkerPool):
                     f"trainer = 'ray': actors cannot be started ({last}): install the same versions of Python, torch "
                     "and offbeat on all machines of the cluster"
                 )
-        for task in actor.batches[0].tasks:
-            self._note_death(task, "actors", error_line(error))
-        for batch in reversed(actor.batches):
-            for task in reversed(batch.tasks):
-                self._put_back(task)
+        self._put_back([batch.tasks for batch in actor.batches], "actors", error_line(error))
 
 
 def _check_versions(there: dict[str, str]) -> None:

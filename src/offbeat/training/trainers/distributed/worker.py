@@ -13,40 +13,29 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms.components import LocalPlan, Payload
-from offbeat.model_inputs import find_inputs
-from offbeat.training.accelerator import CPU, Accelerator
-from offbeat.training.augmentation import AugmentationName
-from offbeat.training.flat_model import FlatModel
-from offbeat.training.objectives import Objective
 from offbeat.training.trainers.backend import Backend, Job
-from offbeat.training.trainers.distributed.packed_code import unpack_code
+from offbeat.training.trainers.distributed.packed_workload import PackedWorkload, unpack_workload
 from offbeat.training.trainers.distributed.shared_memory import SharedMemory, TensorLocation
 from offbeat.training.trainers.loop import LoopBackend
 from offbeat.training.worker_process import WorkerProcess, begin_work
-from offbeat.training.workload import Examples, Workload
+from offbeat.training.workload import Workload
 
 
 class WorkerSetup(NamedTuple):
     """The first message to a worker.
 
     Attributes:
-        locations: Tensors in the shared memory: ``code``, from ``pack_code``; ``inputs``, or
-            ``inputs.NAME`` for each of several; ``labels``; ``shards``, all
-            concatenated, and their ``sizes``; ``starts`` and ``results``, tables with one vector ``(d,)`` per row.
-        seed: The run's seed.
-        augmentation: The workload's.
-        accelerator: The workload's.
+        locations: Tensors in the shared memory: those of the workload; ``starts`` and ``results``, tables with one
+            vector ``(d,)`` per row.
+        packed: The workload, without its tensors.
         make: Makes the worker's backend.
     """
 
     locations: Mapping[str, TensorLocation]
-    seed: int
-    augmentation: AugmentationName | None = None
-    accelerator: Accelerator = CPU
+    packed: PackedWorkload
     make: Callable[[Workload], Backend] = LoopBackend
 
 
@@ -111,6 +100,7 @@ class _JobRunner:
     def __init__(self, memory: SharedMemory, setup: WorkerSetup) -> None:
         self._memory = memory
         self._setup = setup
+        self._packed = setup.packed._replace(tensors={name: memory[name] for name in memory.locations})
         self._backend: Backend | None = None
 
     def run(self, batch: Sequence[JobMessage]) -> list[Reply]:
@@ -120,7 +110,7 @@ class _JobRunner:
         """
         try:
             # Created with the first job, so that a model that cannot be loaded is a reply, too.
-            self._backend = self._backend or self._make_backend()
+            self._backend = self._backend or self._setup.make(unpack_workload(self._packed))
             results = self._backend.train([self._job(message) for message in batch])
         except Exception as error:
             if len(batch) > 1:
@@ -143,20 +133,6 @@ class _JobRunner:
             message.payload,
             None if message.offset is None else starts[message.offset],
         )
-
-    def _make_backend(self) -> Backend:
-        tensors = {name: self._memory[name] for name in self._memory.locations}
-        module, loss = unpack_code(tensors["code"])
-        workload = Workload(
-            FlatModel(module),
-            Objective(loss),
-            Examples(find_inputs("inputs", tensors), tensors["labels"]),
-            np.split(tensors["shards"].numpy(), np.cumsum(tensors["sizes"].numpy())[:-1]),
-            self._setup.seed,
-            augmentation=self._setup.augmentation,
-            accelerator=self._setup.accelerator,
-        )
-        return self._setup.make(workload)
 
 
 def serve(connection: "Connection[Any, Any]", fd: int) -> None:

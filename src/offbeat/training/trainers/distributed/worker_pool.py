@@ -134,25 +134,24 @@ class WorkerPool(Backend):
                 break
         return batch
 
-    def _put_back(self, task: Task) -> None:
-        """Put a dead worker's task back at the front of the queue."""
-        if self._is_wanted(task) and task.outcome is None:
-            queue = self._requested if task.requested else self._submitted
-            queue[task.job.key] = task
-            queue.move_to_end(task.job.key, last=False)
+    def _put_back(self, batches: Sequence[Sequence[Task]], workers: str, end: str) -> None:
+        """Put a dead worker's tasks back at the front of the queues, in their order.
 
-    def _note_death(self, task: Task, workers: str, end: str) -> None:
-        """Count a worker's death that the task may have caused.
-
-        The third is the task's outcome.
+        Those of its first batch may have caused the death. The third is a task's outcome.
         """
-        task.deaths += 1
-        if task.deaths == _MAX_DEATHS:
-            job = task.job
-            task.outcome = OffbeatError(
-                f"client {job.client}, visit {job.visit}: {_MAX_DEATHS} {workers} that trained it were killed ({end}), "
-                "perhaps for lack of memory: use trainer = 'loop'"
-            )
+        for task in batches[0] if batches else ():
+            task.deaths += 1
+            if task.deaths == _MAX_DEATHS:
+                job = task.job
+                task.outcome = OffbeatError(
+                    f"client {job.client}, visit {job.visit}: {_MAX_DEATHS} {workers} that trained it were killed "
+                    f"({end}), perhaps for lack of memory: use trainer = 'loop'"
+                )
+        for task in reversed([task for batch in batches for task in batch]):
+            if self._is_wanted(task) and task.outcome is None:
+                queue = self._requested if task.requested else self._submitted
+                queue[task.job.key] = task
+                queue.move_to_end(task.job.key, last=False)
 
     def _is_wanted(self, task: Task) -> bool:
         return self._tasks.get(task.job.key) is task

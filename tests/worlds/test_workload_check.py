@@ -6,9 +6,9 @@ from offbeat_core.errors import OffbeatError
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from offbeat.training import target_check
 from offbeat.training.objectives import bce
-from offbeat.training.target_check import number_of_targets
+from offbeat.worlds import workload_check
+from offbeat.worlds.workload_check import number_of_targets
 
 MASKS = torch.tensor([[[0, 1], [2, 255]], [[1, 1], [-100, 4]]])
 
@@ -31,7 +31,7 @@ def test_the_largest_target(loss, labels, number):
 
 @pytest.mark.parametrize("block", [1, 2**20])
 def test_a_target_out_of_range_is_named(block, monkeypatch):
-    monkeypatch.setattr(target_check, "_BLOCK", block)
+    monkeypatch.setattr(workload_check, "_BLOCK", block)
     with pytest.raises(OffbeatError) as caught:
         number_of_targets(nn.CrossEntropyLoss(ignore_index=255), {"train": MASKS[:1], "test": MASKS})
     assert str(caught.value) == (

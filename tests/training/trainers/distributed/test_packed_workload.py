@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from offbeat.training import models
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.trainers.distributed.packed_code import pack_code, unpack_code
+from offbeat.training.trainers.distributed.packed_workload import pack_code, unpack_code
 from tests.training.conftest import made
 
 
