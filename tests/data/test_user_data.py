@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from offbeat_core.errors import OffbeatError
 from torch.utils.data import ConcatDataset, IterableDataset, Subset, TensorDataset
@@ -93,6 +93,7 @@ def test_tensor_data_sets_come_out_the_same_either_way(monkeypatch):
         assert getattr(one, "dtype", None) == getattr(other, "dtype", None)
 
 
+@settings(max_examples=20)
 @given(
     users=st.lists(st.integers(-5, 5), min_size=1, max_size=20) | st.lists(st.text(max_size=2), min_size=1, max_size=20)
 )

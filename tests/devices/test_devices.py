@@ -91,8 +91,8 @@ def trained(name, model, plan=PLAN, accelerator=GPU, **options):
         return [result for at in range(0, len(jobs), limit) for result in trainer.collect(jobs[at : at + limit])]
 
 
-@pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.parametrize("model", ["mlp", "tanh", "cnn"])
+@pytest.mark.parametrize("plan", PLANS if HAS_GPU else ["plain"])
+@pytest.mark.parametrize("model", ["mlp", "tanh", "cnn"] if HAS_GPU else ["cnn"])
 @pytest.mark.parametrize("name", ["loop", "vmap", "unfold"])
 def test_a_visit_is_near_the_cpus_loop(name, model, plan):
     results = trained(name, model, PLANS[plan])
@@ -104,6 +104,7 @@ def test_a_visit_is_near_the_cpus_loop(name, model, plan):
         assert result.loss == pytest.approx(other.loss, rel=1e-4)
 
 
+@needs_gpu
 @pytest.mark.parametrize(("name", "model"), [*product(["loop", "vmap"], ["mlp", "tanh", "cnn"]), ("loop", "dropout")])
 def test_the_same_command_gives_the_same_bits(name, model):
     once, again = trained(name, model), trained(name, model)
@@ -118,6 +119,7 @@ def test_dropout_is_not_batched():
         assert choose_trainer(made, PLAN, CLIENTS)[0] == "loop"
 
 
+@needs_gpu
 @pytest.mark.parametrize("name", ["vmap", "unfold"])
 @pytest.mark.parametrize("model", ["mlp", "tanh", "cnn"])
 def test_bits_do_not_depend_on_the_batch(name, model):

@@ -11,7 +11,7 @@ from offbeat_core.lr_decay import exponential
 from torch import Tensor, ones, zeros
 
 from offbeat.algorithms import FedBuff, FedLuck, LocalPlan, Update
-from offbeat.algorithms.components import ClosedBuffer, Compression, Payload
+from offbeat.algorithms.components import ClosedBuffer, Compression
 from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
 from offbeat.simulation.simulator import Simulation
@@ -169,31 +169,8 @@ class UnknownSelection(FedBuff):
     selection = "longest_absnt"
 
 
-class UnknownPayload(FedBuff):
-    payload = cast(Payload, "gradient")
-
-
 class NoDown(FedBuff):
     corrects_gradients = True
-
-
-class Float64Down(NoDown):
-    def down(self) -> Tensor:
-        return zeros(4).double()
-
-
-class ShortDown(NoDown):
-    def down(self) -> Tensor:
-        return zeros(3)
-
-
-class UnusedDown(FedBuff):
-    def down(self) -> Tensor:
-        return zeros(4)
-
-
-class CorrectsModels(NoDown):
-    payload = "params"
 
 
 class Compresses(FedBuff):
@@ -245,12 +222,7 @@ class RefusesZeros(FedBuff):
         (Float64, "next_model must return float32 of shape (4,), it returned float64 of shape (4,)"),
         (Float64Model, "the step must return float32 of shape (4,), it returned float64 of shape (4,)"),
         (UnknownSelection, "selection = 'longest_absnt': did you mean 'longest_absent'?"),
-        (UnknownPayload, "payload = 'gradient': Allowed: delta, difference, params"),
         (NoDown, "down must return float32 of shape (4,), it returned NoneType"),
-        (Float64Down, "down must return float32 of shape (4,), it returned float64 of shape (4,)"),
-        (ShortDown, "down must return float32 of shape (4,), it returned float32 of shape (3,)"),
-        (UnusedDown, "down returned a vector that clients do not use: set corrects_gradients = True"),
-        (CorrectsModels, "corrects_gradients = True needs payload = 'delta', it is 'params'"),
         (Compresses, "the plan for a visit: compression.name = 'topk': did you mean 'top_k'?"),
     ],
 )

@@ -94,11 +94,10 @@ NOISY = "{ clip_norm = 0.5, noise_multiplier = 1.0, max_participations = 3, min_
         (BANDED.replace("min_separation = 2, ", "").replace("= 3, mech", "= 99, mech"), "fedluck', period = 5.0"),
     ],
 )
-@pytest.mark.parametrize("steps", [37, 120])
-def test_a_resumed_run_ends_with_the_same_model(simulation, asked, table, steps, tmp_path):
+def test_a_resumed_run_ends_with_the_same_model(simulation, asked, table, tmp_path):
     changes = (f"algorithms={{ mine = {{ algorithm = '{table} }} }}",)
     whole = simulation(asked, *changes)
-    for _ in range(steps):
+    for _ in range(80):
         whole.step()
     write_checkpoint(tmp_path / "state", whole.state_dict())
     finished(whole)
@@ -140,46 +139,17 @@ def test_all_examples_weigh_the_same(simulation, monkeypatch):
             (),
             "algorithms.mine: privacy.min_clients must be at most 4, the updates of a sum, got 5",
         ),
-        ("{ clip_norm = 1.0, delta = 0.1 }", (), "algorithms.mine: privacy.delta must be at most 1/20"),
         (
             MASKED,
             ("local.compression={ name = 'top_k', share = 0.1 }",),
             "algorithms.mine: masked updates cannot be compressed",
         ),
         (
-            "{ helper = 'here', clip_norm = 1.0, min_clients = 2, bits = 24, noise_multiplier = 50.0, "
-            "max_participations = 2 }",
-            (),
-            "algorithms.mine: a sum of 5 updates of 24 bits and its noise could overflow: lower privacy.bits",
-        ),
-        (
             "{ clip_norm = 1.0, noise_multiplier = 1.0, max_participations = 1 }",
             (),
             "6 versions × 4 clients are more than the 20 participations",
         ),
-        ("{ clip_norm = 1.0, min_separation = 5 }", (), "20 clients must wait"),
-        (
-            "{ helper = 'here', clip_norm = 1.0, min_clients = 2, min_separation = 2 }",
-            ("algorithms={ mine = { algorithm = 'mifa', weighting = 'uniform' } }",),
-            "algorithms.mine: mifa may have all clients in one sum, and with privacy.min_separation above 1 nobody "
-            "could be in the next: leave it out",
-        ),
-        (
-            "{ helper = 'here', clip_norm = 1.0, min_clients = 2, noise_multiplier = 1.0, max_participations = 9 }",
-            ("algorithms={ mine = { algorithm = 'fedlaavg', cohort = 4, weighting = 'uniform' } }",),
-            "algorithms.mine: [privacy] does not work with fedlaavg: it keeps each update",
-        ),
-        (
-            MASKED,
-            ("algorithms={ mine = { algorithm = 'fedluck', compression = [0.1, 0.5] } }",),
-            "algorithms.mine: masked updates cannot be compressed: leave compression or privacy.helper out",
-        ),
         (CLIPPED, ("server.update_clip_norm=1.0",), "[privacy] does not work with server.aggregate"),
-        (
-            CLIPPED,
-            ("algorithms={ mine = { algorithm = 'fedasync' } }",),
-            "algorithms.mine: [privacy] does not work with fedasync: it looks at single updates",
-        ),
     ],
 )
 def test_what_does_not_go_together_is_one_line(simulation, asked, changes, message):

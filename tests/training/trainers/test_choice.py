@@ -204,7 +204,8 @@ def test_no_more_clients_are_trained_together_than_are_at_work(monkeypatch):
     assert batches[-4:] == [3] * 4  # the others are tries
 
 
-def test_convolutions_may_be_unfolded():
+def test_convolutions_may_be_unfolded(monkeypatch):
+    monkeypatch.setattr(choice, "_rate", lambda *_: 1.0)
     workload = workload_of(FlatModel(made(lambda: cnn((1, 4, 4), 3))), **data_of((10, 2), 1, 4, 4, classes=3))
     assert [name for name, _ in measure_trainers(workload, PLAN, 4)] == ["loop", "vmap", "unfold"]
 

@@ -53,7 +53,7 @@ class Clearing(Functional):
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        *((Recommender, name) for name in ("loop", "vmap", "processes")),
+        *((Recommender, name) for name in ("loop", "vmap")),
         (Bags, "loop"),
         (Functional, "loop"),
         (Functional, "processes"),

@@ -1,4 +1,4 @@
-"""The trainer of a Ray cluster, with a real one of eight processors on this machine."""
+"""The trainer of a Ray cluster, with a real one of two processors on this machine."""
 
 import itertools
 import os
@@ -33,7 +33,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-PROCESSORS = 8
+PROCESSORS = 2
 
 
 @pytest.fixture
@@ -78,9 +78,9 @@ def net() -> nn.Module:
     return nn.Sequential(*layers)
 
 
-@pytest.mark.parametrize("actors", [1, 2, 8])
-def test_results_equal_the_reference_in_any_order(both, actors):
-    trainer, plain = both(net(), actors, augmentation="crop-and-flip")
+def test_results_equal_the_reference_in_any_order_and_actors_end_with_the_trainer(both):
+    trainer, plain = both(net(), 2, augmentation="crop-and-flip")
+    assert trainer._actors == []
     jobs = real_jobs(len(trainer.workload.model.vector))
     forgotten = jobs[0]._replace(visit=99)
     for job in [forgotten, *jobs[1:]]:
@@ -90,17 +90,7 @@ def test_results_equal_the_reference_in_any_order(both, actors):
     results = trainer.train(shuffled)
     assert_same(results, plain.train(shuffled))
     assert trainer.name == plain.name
-    assert len(trainer._actors) <= actors
     results[0].vector.add_(1)  # is not Ray's memory, which is read-only
-
-
-def test_actors_are_as_many_as_the_share_and_end_with_the_trainer(both):
-    trainer, plain = both(net(), 2)
-    jobs = real_jobs(len(trainer.workload.model.vector))
-    assert trainer._actors == []
-    for job in jobs:
-        trainer.submit(job)
-    assert_same(trainer.train(jobs), plain.train(jobs))
     pids = ray.get([actor.handle.__ray_call__.remote(lambda self: os.getpid()) for actor in trainer._actors])
     assert len(set(pids)) == 2
     trainer.close()
@@ -128,22 +118,13 @@ def killing(folder: Path, times: int) -> Callable[[Tensor, Tensor], Tensor]:
     return loss
 
 
-def test_jobs_of_killed_actors_are_trained_again(both, tmp_path):
-    trainer, plain = both(net(), 2, killing(tmp_path, 2))
+def test_jobs_of_a_killed_actor_are_trained_again(both, tmp_path):
+    trainer, plain = both(net(), 2, killing(tmp_path, 1))
     jobs = real_jobs(len(trainer.workload.model.vector))
     for job in jobs:
         trainer.submit(job)
     assert_same(trainer.train(jobs), plain.train(jobs))
-    assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_a_job_fails_after_three_deaths(both, tmp_path):
-    trainer, _ = both(net(), 1, killing(tmp_path, 100), labels=torch.full((sum(SIZES) + 5,), 3))
-    job = real_jobs(len(trainer.workload.model.vector))[0]
-    with pytest.raises(OffbeatError) as caught:
-        trainer.train([job])
-    assert str(caught.value).startswith("client 0, visit 0: 3 actors that trained it were killed (ActorDiedError: ")
-    assert str(caught.value).endswith("), perhaps for lack of memory: use trainer = 'loop'")
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def failing(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -174,26 +155,25 @@ def test_a_cluster_of_other_versions_is_refused(both, monkeypatch):
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_comparison_whose_actors_are_killed_equals_that_of_the_loop(offbeat, monkeypatch):
+def test_a_comparison_one_of_whose_actors_is_killed_equals_that_of_the_loop(offbeat, monkeypatch):
     sent = itertools.count(1)
     real = RayPool._send
 
     def send(self, actor, tasks):
         real(self, actor, tasks)
-        if next(sent) % 15 == 0:
+        if next(sent) == 10:
             ray.kill(actor.handle)
 
     monkeypatch.setattr(RayPool, "_send", send)
-    small = ("--set", "algorithms.fedavg.cohort=2", "--set", "algorithms.fedbuff.concurrency=2")
-    labels = ("--algorithm", "fedavg", "--algorithm", "fedbuff")
+    small = ("--algorithm", "fedbuff", "--set", "algorithms.fedbuff.concurrency=2", "--set", "stop.updates=20")
     for trainer in ("ray", "loop"):
-        code, _, err = offbeat("compare", "tiny.toml", *small, *labels, "--trainer", trainer, "--output", trainer)
+        code, _, err = offbeat("compare", "tiny.toml", *small, "--trainer", trainer, "--output", trainer)
         assert (code, err) == (0, "")
-    assert next(sent) > 30
-    for run in ("fedavg-seed1", "fedbuff-seed1"):
-        for name in ("model.safetensors", "history.parquet", "events.parquet"):
-            assert (Path("ray") / run / name).read_bytes() == (Path("loop") / run / name).read_bytes()
-        assert "address" not in (Path("ray") / run / "config.toml").read_text(encoding="utf-8")
+    assert next(sent) > 10
+    here, there = (Path(trainer) / "fedbuff-seed1" for trainer in ("loop", "ray"))
+    for name in ("model.safetensors", "history.parquet", "events.parquet"):
+        assert (there / name).read_bytes() == (here / name).read_bytes()
+    assert "address" not in (there / "config.toml").read_text(encoding="utf-8")
 
 
 class Missing:
