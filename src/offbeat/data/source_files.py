@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -115,6 +115,8 @@ class Source:
         files: Hexadecimal SHA-256 of each published file, by name.
         alternative: A file that replaces all of them if it is found. It is not downloaded.
         debian_folder: Folder of the Debian package ``dataset-NAME``, if there is one.
+        instructions: How to get files that are not downloaded, since they have no published checksum: words between
+            "… is not here: " and "and set OFFBEAT_DATA to …".
     """
 
     name: str
@@ -123,6 +125,7 @@ class Source:
     files: Mapping[str, str]
     alternative: str | None = None
     debian_folder: Path | None = None
+    instructions: str | None = None
 
     def find(self) -> tuple[Path, ...] | None:
         """Return the paths of the files in order, or of the alternative; else None.
@@ -152,6 +155,11 @@ class Source:
         """
         if paths := self.find():
             return paths
+        if self.instructions is not None:
+            raise MissingDataError(
+                f"{self.title} is not here: {self.instructions} and set OFFBEAT_DATA to the folder with "
+                f"{'it' if len(self.files) == 1 else 'them'}"
+            )
         cache = cache_folder() / self.name
         try:
             download(self.base_url, self.files, cache)
@@ -171,24 +179,3 @@ class Source:
             if paths and all(path.is_file() for path in paths):
                 return paths
         return None
-
-
-@dataclass(frozen=True)
-class ManualSource(Source):
-    """Files without a published checksum, which are never downloaded.
-
-    Attributes:
-        instructions: How to get the files, as words between "… is not here: " and "and set OFFBEAT_DATA to …".
-    """
-
-    instructions: str = field(kw_only=True)
-
-    def get(self) -> tuple[Path, ...]:
-        """Return the paths that ``find`` returns; an error says how to get the files."""
-        paths = self.find()
-        if paths is None:
-            raise MissingDataError(
-                f"{self.title} is not here: {self.instructions} and set OFFBEAT_DATA to the folder with "
-                f"{'it' if len(self.files) == 1 else 'them'}"
-            )
-        return paths

@@ -58,7 +58,10 @@ def check_fit(
             _try_training(model, objective, inputs, labels, classes)
             after = _buffer_versions(model.module)
             _warn_of_resets(tuple(name for name in after if after[name] != before.get(name)))
-            _try_evaluation(model, objective, inputs, labels)
+            model.load(model.vector.clone())
+            what = f"the model cannot take inputs {_describe(inputs)} in evaluation mode"
+            with user_code(what), torch.inference_mode():
+                objective.apply(model.module.eval(), _copy(inputs), labels.clone())
             _refuse_new_parameters(model)
     except OffbeatError as error:
         raise explained(error, model.module, accelerator) from error.__cause__
@@ -91,19 +94,17 @@ def _try_training(
     unreached = "no gradient of the loss reaches any parameter: does the model or the loss detach it?"
     if not value.requires_grad:
         raise OffbeatError(unreached)
-    gradients = _differentiate(value, list(parameters.values()))
+    try:
+        # Not backward(), which would add to the existing gradients.
+        gradients = torch.autograd.grad(value, list(parameters.values()), allow_unused=True)
+    except Exception as error:
+        raise failure("the loss cannot be differentiated", error) from error
     if all(gradient is None for gradient in gradients):
         raise OffbeatError(unreached)
     _refuse_other_leaves(value, model.module)
     for name, gradient in zip(parameters, gradients, strict=True):
         if gradient is not None and not gradient.to_dense().isfinite().all():
             raise OffbeatError(f"the gradient of the initial model's parameter {name} is not finite")
-
-
-def _try_evaluation(model: FlatModel, objective: Objective, inputs: Inputs[Tensor], labels: Tensor) -> None:
-    model.load(model.vector.clone())
-    with user_code(f"the model cannot take inputs {_describe(inputs)} in evaluation mode"), torch.inference_mode():
-        objective.apply(model.module.eval(), _copy(inputs), labels.clone())
 
 
 def _buffer_versions(module: nn.Module) -> dict[str, Any]:
@@ -149,14 +150,6 @@ def _refuse_other_leaves(value: Tensor, module: nn.Module) -> None:
         nodes += [before for before, _ in node.next_functions]
 
 
-def _differentiate(value: Tensor, parameters: Sequence[Tensor]) -> Sequence[Tensor | None]:
-    try:
-        # Not backward(), which would add to the existing gradients.
-        return torch.autograd.grad(value, parameters, allow_unused=True)
-    except Exception as error:
-        raise failure("the loss cannot be differentiated", error) from error
-
-
 def _check_labels(loss: Callable[[Tensor, Tensor], Tensor], labels: Tensor, classes: int | None) -> None:
     if loss is LOSSES["bce"]:
         smallest, largest = labels.amin().item(), labels.amax().item()
@@ -167,10 +160,7 @@ def _check_labels(loss: Callable[[Tensor, Tensor], Tensor], labels: Tensor, clas
 
 
 def _refuse_broadcasting(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, labels: Tensor) -> None:
-    """Refuse a user's loss that combines every output with every label.
-
-    Torch's broadcasting silently does so.
-    """
+    """Refuse a user's loss that combines every output with every label by torch's broadcasting."""
     n = len(labels)
     if n == 1 or labels.shape != (n,) or outputs.shape != (n, 1):
         return

@@ -8,7 +8,7 @@ are allowed.
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -51,37 +51,38 @@ class Replaced(TorchFunctionMode):
         return func(*args, **kwargs or {}) if result is None else result
 
 
+class _Pooling(NamedTuple):
+    """The arguments of ``max_pool2d``."""
+
+    values: Tensor
+    kernel_size: Size
+    stride: Size | None = None
+    padding: Size = 0
+    dilation: Size = 1
+    ceil_mode: bool = False
+    return_indices: bool = False
+
+
 def _pool_by_onednn(*args: Any, **kwargs: Any) -> Tensor | None:
+    """Return the pooled values, or None where oneDNN has no equal kernel."""
+    values, kernel_size, stride, padding, dilation, ceil_mode, return_indices = _Pooling(*args, **kwargs)
+    stride = kernel_size if stride is None else stride
     # A RuntimeError, for instance within the user's own vmap, occurs again if it is not oneDNN's.
     with suppress(RuntimeError):
-        return _pool(*args, **kwargs)
+        if (
+            return_indices
+            or not np.all(np.asarray(stride) >= kernel_size)  # slopes of overlapping windows are added in another order
+            or values.device.type != "cpu"
+            or values.dtype != torch.float32
+            or values.dim() != 4
+            or not values.is_contiguous()  # a channels-last tensor has a fast kernel already
+            or not torch.backends.mkldnn.is_available()
+            or not np.all(2 * np.asarray(padding) <= kernel_size)  # an error, which oneDNN does not notice
+            or not values.sum().isfinite()  # oneDNN ignores NaN
+        ):
+            return None
+        return torch.mkldnn_max_pool2d(values.to_mkldnn(), kernel_size, stride, padding, dilation, ceil_mode).to_dense()
     return None
-
-
-def _pool(
-    values: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Size = 0,
-    dilation: Size = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Tensor | None:
-    """Return the pooled values, or None where oneDNN has no equal kernel."""
-    stride = kernel_size if stride is None else stride
-    if (
-        return_indices
-        or not np.all(np.asarray(stride) >= kernel_size)  # overlapping windows' gradients are added in another order
-        or values.device.type != "cpu"
-        or values.dtype != torch.float32
-        or values.dim() != 4
-        or not values.is_contiguous()  # a channels-last tensor has a fast kernel already
-        or not torch.backends.mkldnn.is_available()
-        or not np.all(2 * np.asarray(padding) <= kernel_size)  # an error, which oneDNN does not notice
-        or not values.sum().isfinite()  # oneDNN ignores NaN
-    ):
-        return None
-    return torch.mkldnn_max_pool2d(values.to_mkldnn(), kernel_size, stride, padding, dilation, ceil_mode).to_dense()
 
 
 def deterministic_pooling(accelerator: Accelerator) -> AbstractContextManager[object]:
@@ -91,19 +92,12 @@ def deterministic_pooling(accelerator: Accelerator) -> AbstractContextManager[ob
     context does nothing where none is needed.
     """
     is_needed = accelerator.is_cuda and accelerator.deterministic
-    return Replaced(max_pool2d, pool_by_windows) if is_needed else nullcontext()
+    return Replaced(max_pool2d, _pool_by_windows) if is_needed else nullcontext()
 
 
-def pool_by_windows(
-    values: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Size = 0,
-    dilation: Size = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Tensor | None:
+def _pool_by_windows(*args: Any, **kwargs: Any) -> Tensor | None:
     """Return the pooled values; None where windows are not a division of the image."""
+    values, kernel_size, stride, padding, dilation, _, return_indices = _Pooling(*args, **kwargs)
     height, width = pair(kernel_size)
     is_division = values.shape[-2] % height == values.shape[-1] % width == 0
     is_plain = pair(stride or kernel_size) == (height, width) and pair(padding) == (0, 0) and pair(dilation) == (1, 1)

@@ -16,7 +16,7 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.data.builtin.tokenizer import encode, token_count, vocabulary
 from offbeat.data.dataset import Dataset
-from offbeat.data.source_files import ManualSource
+from offbeat.data.source_files import Source
 
 FEWEST = 40
 """Users with this many tweets or fewer are left out, as in Yan et al.'s experiments with FedLaAvg."""
@@ -27,7 +27,7 @@ _LABELS = {"0": 0, "4": 1}
 _TEST_SHARE = 0.1
 
 
-SOURCE = ManualSource(
+SOURCE = Source(
     name="sentiment140",
     title="Sentiment140",
     base_url=_ARCHIVE,

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from offbeat_core.errors import OffbeatError
 
-from offbeat.data.source_files import ManualSource, Source
+from offbeat.data.source_files import Source
 from offbeat.population.devices.bandwidth_traces import Trace, load_traces
 
 _COLLECTION = "https://github.com/confiwent/Real-world-bandwidth-traces"
@@ -20,7 +20,7 @@ _TRACES_SHA256 = "ae87f10613b5b0360285b00410111cd1c873772fbe63a2470e902aa45092e7
 _RANKING = "raw_ai_benchmark_list.json"
 
 # Users make this archive themselves, so the SHA-256 of the traces is checked, not that of the archive.
-TRACES_3G_OBOE = ManualSource(
+TRACES_3G_OBOE = Source(
     name="traces",
     title="The collection 3g-oboe of bandwidth traces",
     base_url=_COLLECTION,
