@@ -106,22 +106,23 @@ def test_noise_is_the_rounded_gaussian():
 
 
 def test_small_noise_is_the_rounded_gaussian():
-    """With a coarse grid each whole number is seen often: σ · (1 + √d) is 2 steps."""
-    length, random = 1, np.random.default_rng(1)
+    """With a coarse grid each whole number is seen often: σ · (1 + √d) is 4 steps."""
+    length, random = 9, np.random.default_rng(1)
     found = []
-    for seed in range(20 * ATTACKS):
+    for seed in range(2 * ATTACKS):
         algorithm = FedBuff(buffer_size=2, concurrency=4, staleness=constant())
         section = PrivacySection(clip_norm=1.0, noise_multiplier=1.0, max_participations=9, bits=2)
         protect(section, algorithm, clients=9, length=length, seed=seed)
         algorithm.start(torch.zeros(length), 9)
-        pair = random.integers(-1, 2, 2)
+        pair = np.zeros((2, length), np.int64)
+        pair[:, seed % length] = random.integers(-1, 2, 2)
         for client in (0, 1):
             algorithm.assign(client, PLAN)
-            algorithm.receive(Update(client, 0, torch.tensor([float(pair[client])]), 1, 1, 1.0, plan=PLAN))
-        found.append(round(-2 * algorithm.model.item()) - pair.sum())
+            algorithm.receive(Update(client, 0, torch.tensor(pair[client]).float(), 1, 1, 1.0, plan=PLAN))
+        found.extend(np.rint(-2 * algorithm.model.numpy()).astype(np.int64) - pair.sum(axis=0))
     edges = np.arange(-5.5, 6)
     observed = np.bincount(np.searchsorted(edges, np.array(found)), minlength=len(edges) + 1)
-    expected = len(found) * np.diff(norm.cdf(np.concatenate(([-np.inf], edges, [np.inf])) / 2))
+    expected = len(found) * np.diff(norm.cdf(np.concatenate(([-np.inf], edges, [np.inf])) / 4))
     assert chisquare(observed, expected).pvalue > 1e-4
 
 

@@ -103,7 +103,11 @@ class OwnDivisor(FedBuff):
     [
         (OwnReceive(), {}, r"^\[privacy\] does not work with fedbuff, which replaces Algorithm\.receive"),
         (Port(), {}, r"^\[privacy\] does not work with port: it looks at single updates"),
-        (MIFA(weighting="uniform"), {"min_separation": 2}, r"^mifa may have all clients in one sum, .*: leave it out$"),
+        (
+            MIFA(weighting="uniform"),
+            {"helper": "a", "min_clients": 2, "min_separation": 2},
+            r"^mifa may have all clients in one sum, .*: leave it out$",
+        ),
         (FedBuff(), {"min_clients": 11}, r"privacy\.min_clients must be at most 10"),
         (
             FedBuff(),

@@ -96,7 +96,7 @@ def _try_training(
         raise OffbeatError(unreached)
     try:
         # Not backward(), which would add to the existing gradients.
-        gradients = torch.autograd.grad(value, list(parameters.values()), allow_unused=True)
+        gradients = list[Tensor | None](torch.autograd.grad(value, list(parameters.values()), allow_unused=True))
     except Exception as error:
         raise failure("the loss cannot be differentiated", error) from error
     if all(gradient is None for gradient in gradients):

@@ -179,7 +179,7 @@ def test_a_comparison_one_of_whose_actors_is_killed_equals_that_of_the_loop(offb
 class Missing:
     """Stands for an actor on a machine without Offbeat."""
 
-    def __init__(self, packed: object) -> None:
+    def __init__(self, *given: object) -> None:
         raise ModuleNotFoundError("No module named 'offbeat'")
 
     def versions(self) -> None: ...
