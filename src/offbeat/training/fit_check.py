@@ -160,7 +160,7 @@ def _check_labels(loss: Callable[[Tensor, Tensor], Tensor], labels: Tensor, clas
 
 
 def _refuse_broadcasting(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, labels: Tensor) -> None:
-    """Refuse a user's loss that combines every output with every label by torch's broadcasting."""
+    """Refuse a user's loss that torch broadcasts: each output with each label."""
     n = len(labels)
     if n == 1 or labels.shape != (n,) or outputs.shape != (n, 1):
         return

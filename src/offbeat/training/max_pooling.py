@@ -32,7 +32,7 @@ def fast_max_pooling(module: nn.Module) -> AbstractContextManager[Any]:
 
 
 class Replaced(TorchFunctionMode):
-    """A context in which a function of torch is computed in another way where that is possible.
+    """A context in which a function of torch is computed in another way.
 
     Args:
         function: The function.
@@ -86,7 +86,7 @@ def _pool_by_onednn(*args: Any, **kwargs: Any) -> Tensor | None:
 
 
 def deterministic_pooling(accelerator: Accelerator) -> AbstractContextManager[object]:
-    """Return a context for forward passes, in which max-pooling of images is the maximum of each window.
+    """Return a context in which max-pooling is the maximum of each window.
 
     Only where windows do not overlap, fill the image, and have no padding or dilation; others are left alone. The
     context does nothing where none is needed.

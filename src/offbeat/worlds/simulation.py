@@ -179,7 +179,7 @@ def build_simulation(
 
 
 def population_of(algorithm: Algorithm, population: Population) -> Population:
-    """Return the clients of an algorithm: those of a population, or one that holds the data of all."""
+    """Return an algorithm's clients: all, or one that holds the data of all."""
     return pool_clients(population, getattr(algorithm, "cohort", 1)) if algorithm.pooled else population
 
 

@@ -47,7 +47,7 @@ def record_cuda_graph(compute: Compute) -> Compute:
 
 
 def make_loop(workload: Workload) -> LoopBackend:
-    """Return the backend that trains one client at a time on the workload's accelerator."""
+    """Return the backend that trains one client at a time."""
     return GraphBackend(workload) if workload.accelerator.is_cuda else LoopBackend(workload)
 
 

@@ -1,4 +1,4 @@
-"""Jobs that are trained together: what they have in common, and their minibatches and step sizes."""
+"""Jobs that are trained together: common settings, minibatches, step sizes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -76,7 +76,10 @@ def shares(sizes: Integers, batch_size: int) -> Tensor:
 
 
 def step_sizes(jobs: Sequence[Job]) -> Tensor:
-    """Return each row's step size in each step, ``(rows, steps of the first)``; 0 after its last."""
+    """Return each row's step size in each step, ``(rows, steps of the first)``.
+
+    It is 0 after a row's last step.
+    """
     rates = np.zeros((len(jobs), jobs[0].plan.steps), np.float32)
     for row, job in enumerate(jobs):
         rates[row, : job.plan.steps] = job.plan.lr

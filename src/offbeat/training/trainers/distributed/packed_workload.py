@@ -1,4 +1,4 @@
-"""A workload for other processes: the user's model and loss as bytes, the examples as tensors."""
+"""A workload for other processes: the user's code as bytes, and tensors."""
 
 import copy
 import io
@@ -74,9 +74,10 @@ def pack_workload(workload: Workload, trainer: str) -> PackedWorkload:
 
 
 def unpack_workload(packed: PackedWorkload, trainer: str = "processes") -> Workload:
-    """Return the workload on its accelerator, whose examples share the tensors' memory on a CPU.
+    """Return the workload on its accelerator.
 
-    Raises ``OffbeatError`` if the model or the loss cannot be loaded in this process.
+    On a CPU its examples share the tensors' memory. Raises ``OffbeatError`` if the model or the loss cannot be loaded
+    in this process.
     """
     tensors = packed.tensors
     module, loss = unpack_code(tensors["code"], trainer)
