@@ -66,14 +66,24 @@ def expected_words(folder, terms, number, visits):
 
 
 def files_of(folder):
-    """Return the content of all files that a refused batch must leave unchanged."""
+    """Return the content of all files and tables that a refused batch must leave unchanged."""
     names = [path for path in folder.rglob("*") if path.is_file() and ".sqlite" not in path.name]
     with closing(sqlite3.connect(folder / "helper.sqlite")) as database:
         tables = [
-            database.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in ("batches", "clients")
+            database.execute(f"SELECT * FROM {table}").fetchall() for table in ("batches", "clients", "run", "seeds")
         ]
-        tables += [database.execute(f"SELECT * FROM {table}").fetchall() for table in ("run", "seeds")]
     return {str(path): path.read_bytes() for path in names}, tables
+
+
+def noises_of(folder, batches):
+    """Open batches, each of visits and records or none; return the noise in their answers."""
+    noises = []
+    with opened(folder) as helper:
+        for number, (visits, records) in enumerate(batches, 1):
+            masks = sum(keystream(seed_of(*visit), 0, helper.terms.length) for visit in visits.items())
+            answer = words_of(helper.open(number, records or records_for(helper, visits)))
+            noises.append((masks - answer).view(np.int32).astype(int))
+    return noises
 
 
 def refusal_of(helper, number, records):
@@ -183,30 +193,19 @@ def test_two_copies_of_a_folder_never_add_the_same_noise_to_different_batches(tm
     """A server that hides newer heads from a restored helper could subtract the two sums."""
     enrol_clients(tmp_path / "helper", **terms)
     yesterday = shutil.copytree(tmp_path / "helper", tmp_path / "yesterday")
-    noises = []
-    for folder, visits in ((tmp_path / "helper", TRIO), (yesterday, OTHERS)):
-        with opened(folder) as helper:
-            answer = words_of(helper.open(1, records_for(helper, visits)))
-            masks = sum(keystream(seed_of(*visit), 0, helper.terms.length) for visit in visits.items())
-            noises.append((masks - answer).view(np.int32))
-    assert (noises[0] != noises[1]).mean() > 0.9
+    (one,), (other,) = noises_of(tmp_path / "helper", [(TRIO, None)]), noises_of(yesterday, [(OTHERS, None)])
+    assert (one != other).mean() > 0.9
 
 
 def test_copies_that_opened_one_different_batch_never_share_a_row_again(tmp_path):
     """Banded noise is c̃_0 G_2 + c̃_1 G_1: with the same G_2, two equal batches would show the difference of two G_1."""
     enrol_clients(tmp_path / "helper", mechanism="banded", min_separation=2)
+    late = {5: 1, 6: 1, 7: 1}  # clients that began before the copies differed
     with opened(tmp_path / "helper") as helper:
-        later = records_for(helper, {5: 1, 6: 1, 7: 1})  # clients that began before the copies differed
+        later = records_for(helper, late)
     copy = shutil.copytree(tmp_path / "helper", tmp_path / "copy")
-    noises = []
-    for folder, visits in ((tmp_path / "helper", TRIO), (copy, {0: 1, 1: 1, 2: 1, 3: 1})):
-        with opened(folder) as helper:
-            for number, (members, records) in enumerate(
-                [(visits, records_for(helper, visits)), ({5: 1, 6: 1, 7: 1}, later)], 1
-            ):
-                masks = sum(keystream(seed_of(*visit), 0, helper.terms.length) for visit in members.items())
-                noises.append((masks - words_of(helper.open(number, records))).view(np.int32).astype(int))
-    first, second, other_first, other_second = noises
+    first, second = noises_of(tmp_path / "helper", [(TRIO, None), (late, later)])
+    other_first, other_second = noises_of(copy, [(TRIO | {3: 1}, None), (late, later)])
     assert (np.abs(first - other_first + 2 * (second - other_second)) > 4).mean() > 0.9
 
 
@@ -256,13 +255,6 @@ def test_an_erased_key_is_overwritten_first(folder, monkeypatch):
         assert link.read_bytes() == bytes(32)
 
 
-def test_the_folder_has_one_helper(folder):
-    with opened(folder), pytest.raises(OffbeatError, match="in use by another helper"):
-        Helper(folder)
-    with opened(folder), pytest.raises(OffbeatError, match="in use by another helper"):
-        enrol_clients(folder)
-
-
 def test_others_cannot_read_secrets(folder):
     with opened(folder) as helper:
         helper.open(1, records_for(helper, TRIO))
@@ -273,7 +265,11 @@ def test_others_cannot_read_secrets(folder):
         assert {stat.S_IMODE(path.stat().st_mode) for path in secret} == {0o600}
 
 
-def test_a_folder_without_its_key_is_one_line(folder):
+def test_a_folder_that_cannot_be_used_is_one_line(folder):
+    with opened(folder):
+        for use in (Helper, enrol_clients):
+            with pytest.raises(OffbeatError, match="in use by another helper"):
+                use(folder)
     (folder / "signing-key").unlink()
     with pytest.raises(OffbeatError, match="signing-key is missing or another one"):
         Helper(folder)
@@ -286,29 +282,21 @@ class FailingDatabase:
     """A connection to SQLite of which one statement fails, before or after it is carried out."""
 
     def __init__(self, connection, number, *, after):
-        self._connection = connection
-        self._number = number
-        self._after = after
-        self.count = 0
+        self._connection, self._left, self._after = connection, number, after
 
     def __getattr__(self, name):
         method = getattr(self._connection, name)
-        if name not in ("execute", "executemany"):
-            return method
 
         def call(*arguments):
             if arguments[0] == "ROLLBACK":
                 return method(*arguments)
-            self.count += 1
-            fails = self.count - 1 == self._number
-            if fails and not self._after:
-                raise sqlite3.OperationalError("disk I/O error")
-            result = method(*arguments)
-            if fails:
+            self._left -= 1
+            result = None if self._left == -1 and not self._after else method(*arguments)
+            if self._left == -1:
                 raise sqlite3.OperationalError("disk I/O error")
             return result
 
-        return call
+        return call if name in ("execute", "executemany") else method
 
 
 def check_whole(folder, records, other, answers=("1", "2")):
@@ -335,6 +323,7 @@ def second_batch(folder, failing):
 
     ``folder``.copy is the folder just after the failure.
     """
+    shutil.copytree(folder.with_name("enrolled"), folder)
     with opened(folder) as helper:
         helper.open(1, records_for(helper, TRIO))
         records, other = records_for(helper, OTHERS), records_for(helper, {4: 1, 5: 1, 6: 1})
@@ -363,10 +352,10 @@ def failing_statement(helper, number, *, after):
 
 @pytest.mark.parametrize("after", [False, True])
 def test_a_statement_that_fails_leaves_all_or_nothing(tmp_path, after):
+    enrol_clients(tmp_path / "enrolled")
     counters, refused, number = set(), True, 0
     while refused:
         folder = tmp_path / str(number)
-        enrol_clients(folder)
         records, other, refused = second_batch(folder, partial(failing_statement, number=number, after=after))
         counters.add(check_whole(folder.with_suffix(".copy"), records, other))
         assert check_whole(folder, records, other) == 2
@@ -378,10 +367,10 @@ def test_a_statement_that_fails_leaves_all_or_nothing(tmp_path, after):
 @pytest.mark.parametrize("kind", ["open", "write", "sync", "rename", "unlink"])
 def test_a_write_that_fails_leaves_all_or_nothing(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(rules, "EPOCH_BATCHES", 1)  # so that a key and an answer are erased, too
+    enrol_clients(tmp_path / "enrolled")
     counters, hit, number = set(), True, 0
     while hit:
         folder = tmp_path / str(number)
-        enrol_clients(folder)
         faults = Faults(folder, kind, number, ERRORS[kind][0])
         records, other, _ = second_batch(folder, lambda _, faults=faults: faults.on())
         counters.add(check_whole(folder.with_suffix(".copy"), records, other, ["2"]))

@@ -17,7 +17,7 @@ from offbeat_private.masks.envelope import RECORD_BYTES
 from tests.offbeat_private.helper.conftest import TERMS, enrol_clients, records_for, running
 
 
-def test_a_helper_listens_over_https_and_can_be_started_again(tmp_path):
+def test_a_helper_listens_over_https_and_can_be_started_again(tmp_path, monkeypatch):
     enrol_clients(tmp_path)
     for _ in range(2):
         with running(tmp_path) as url:
@@ -25,6 +25,11 @@ def test_a_helper_listens_over_https_and_can_be_started_again(tmp_path):
             assert httpx.get(f"{url}/healthz", verify=context).text == "ok\n"
             with pytest.raises(OffbeatError, match="in use by another helper"), running(tmp_path):
                 pass
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr("tests.offbeat_private.helper.conftest.PORT", port)
+        with pytest.raises(OffbeatError, match=f":{port}: it is in use: choose another --host or --port"):
+            running(tmp_path).__enter__()
 
 
 def test_strangers_that_hold_connections_do_not_keep_the_server_out(tmp_path, monkeypatch):
@@ -40,15 +45,6 @@ def test_strangers_that_hold_connections_do_not_keep_the_server_out(tmp_path, mo
                 held.enter_context(context.wrap_socket(stranger, server_hostname="127.0.0.1"))
         answer = httpx.get(f"{url}/v1/helper", verify=context, timeout=20, headers={"Authorization": f"Bearer {token}"})
         assert answer.status_code == 200
-
-
-def test_a_port_in_use_is_one_line(tmp_path, monkeypatch):
-    enrol_clients(tmp_path)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        monkeypatch.setattr("tests.offbeat_private.helper.conftest.PORT", port)
-        with pytest.raises(OffbeatError, match=f":{port}: it is in use: choose another --host or --port"):
-            running(tmp_path).__enter__()
 
 
 @pytest.fixture
@@ -78,15 +74,12 @@ def kind_of(answer, status):
     return problem["kind"]
 
 
-def test_health_needs_no_token(client):
-    assert client.get("/healthz", headers={"Authorization": ""}).text == "ok\n"
-
-
 @pytest.mark.parametrize(
     ("authorization", "kind"),
     [("", "no-token"), ("Basic x", "no-token"), ("Bearer", "unknown-token"), ("Bearer obh_é", "unknown-token")],
 )
-def test_the_rest_needs_the_token(client, authorization, kind):
+def test_all_but_health_needs_the_token(client, authorization, kind):
+    assert client.get("/healthz", headers={"Authorization": ""}).text == "ok\n"
     headers = {"Authorization": authorization.encode("latin-1")}
     assert kind_of(client.get("/v1/helper", headers=headers), 401) == kind
     assert kind_of(client.post("/v1/batches/1", content=b"", headers=headers), 401) == kind

@@ -46,16 +46,15 @@ def test_a_mistake_in_the_file_is_one_line(table, message):
     assert str(caught.value).startswith("roster.toml: ")
 
 
-def test_banded_noise_has_as_many_bands_as_batches_between_two_of_a_client():
-    terms = parse({"mechanism": "banded", "min_separation": 7}).terms.build(bytes(16), bytes(32), AgreedPlan(**LOCAL))
-    assert (terms.bands, terms.min_separation) == (7, 7)
-    assert parse({"min_separation": 7}).terms.build(bytes(16), bytes(32), AgreedPlan(**LOCAL)).bands == 1
-
-
-def test_differences_are_in_the_terms():
-    table = {"payload": "difference", "noise_multiplier": 0.0}
-    assert parse(table).terms.build(bytes(16), bytes(32), AgreedPlan(**LOCAL)).payload == "difference"
-    assert parse().terms.build(bytes(16), bytes(32), AgreedPlan(**LOCAL)).payload == "delta"
+def test_the_terms_of_a_roster():
+    """Banded noise has as many bands as there are batches between two of a client."""
+    for values, expected in [
+        ({"mechanism": "banded", "min_separation": 7}, (7, 7, "delta")),
+        ({"min_separation": 7}, (1, 7, "delta")),
+        ({"payload": "difference", "noise_multiplier": 0.0}, (1, 1, "difference")),
+    ]:
+        terms = parse(values).terms.build(bytes(16), bytes(32), AgreedPlan(**LOCAL))
+        assert (terms.bands, terms.min_separation, terms.payload) == expected
 
 
 def test_the_banded_noises_factor_counts_towards_overflow():
