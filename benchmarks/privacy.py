@@ -16,13 +16,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from offbeat_private.agreed_plan import AgreedPlan
 from offbeat_private.helper.helper import open_seeds, sum_of_masks
-from offbeat_private.masks.chain_head import Head
 from offbeat_private.masks.envelope import RECORD_BYTES, Binding, parse, seal
-from offbeat_private.masks.epoch_key import EpochKey
 from offbeat_private.masks.fixed_point import norm, quantise
+from offbeat_private.masks.helper_facts import EpochKey, Head
 from offbeat_private.masks.share import make_share, mask, vector_digest
 from offbeat_private.noise.noise_rows import NoiseSource
-from offbeat_private.terms import Terms
+from offbeat_private.signed_terms import Terms
 
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components import LocalPlan, Update

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from offbeat_core.errors import OffbeatError
+from offbeat_core.errors import OffbeatError, setting
 from offbeat_core.lr_decay import exponential
-from offbeat_core.setting_names import setting
 
 from offbeat.algorithms import Compression, FedBuff, LocalPlan
 from offbeat.api.arguments import (

@@ -11,7 +11,7 @@ import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from offbeat_client.client_folder.identity import ClientFolder
-from offbeat_client.client_folder.trained_models import TrainedModels
+from offbeat_client.client_folder.private_record import TrainedModels
 from offbeat_core.errors import OffbeatError
 from offbeat_private.masks.signing_key import public_bytes
 

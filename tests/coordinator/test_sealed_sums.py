@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from offbeat_private.masks.scale import SMALLEST_SCALE
+from offbeat_private.limits import SMALLEST_SCALE
 
 from offbeat.algorithms import FedBuff, FedNova, LocalPlan
 from offbeat.algorithms.components.weights import polynomial

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from offbeat_client.http.retry import Backoff
+from offbeat_client.http.connection import Backoff
 from offbeat_core.http.service_errors import UnreachableError
 from offbeat_private.helper import helper_server
 from torch import Tensor

@@ -5,7 +5,7 @@ import re
 import signal
 from pathlib import Path
 
-from offbeat_client.client_folder.json_file import read_json
+from offbeat_core.files import read_json
 from safetensors.torch import load_file
 from torch import Tensor
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from offbeat_client.private_updates import public_key
 from offbeat_core.errors import OffbeatError
-from offbeat_core.tables.toml_table import read_table
+from offbeat_core.files import read_table
 from offbeat_private.helper.roster import enrol, parse_roster
 from offbeat_private.masks.signing_key import public_bytes
 from safetensors.numpy import load_file

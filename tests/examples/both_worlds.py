@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import tomli_w
 import torch
-from offbeat_client.http.retry import Backoff
+from offbeat_client.http.connection import Backoff
 from torch import Tensor
 
 from offbeat.config import server_file

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from flwr.app import ConfigRecord
 from offbeat_client.client_folder.outbox import Outbox
-from offbeat_client.http.retry import Backoff
+from offbeat_client.http.connection import Backoff
 
 from offbeat.flower.client_app import AppState, FlowerApp, FlowerClient
 from offbeat.service.client import run_client

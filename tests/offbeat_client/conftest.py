@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from offbeat_client.http.connection import Connection
-from offbeat_client.http.retry import Backoff
+from offbeat_client.http.connection import Backoff, Connection
 from offbeat_client.visit import Visit
 from offbeat_core.local_plan import LocalPlan
 from offbeat_core.messages import PlanMessage

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from offbeat_client.client_run import run_client
-from offbeat_client.http.retry import Backoff
+from offbeat_client.http.connection import Backoff
 from offbeat_client.private_updates import public_key
 from offbeat_client.visit import Fitted, Visit
 from offbeat_core.local_plan import LocalPlan

@@ -12,7 +12,7 @@ from offbeat_private.agreed_plan import AgreedPlan
 from offbeat_private.masks.envelope import Binding, Envelope, parse
 from offbeat_private.masks.keystream import keystream
 from offbeat_private.masks.signing_key import signing_key
-from offbeat_private.terms import Terms, sign
+from offbeat_private.signed_terms import Terms, sign
 
 HELPER_KEY = Ed25519PrivateKey.from_private_bytes(b"h" * 32)
 TERMS = Terms(

@@ -76,7 +76,7 @@ def test_a_life(server, run, model):
 def test_the_client_asks_before_a_large_update(server, run, offer, monkeypatch, excess, asked):
     offer(0)
     run()
-    monkeypatch.setattr("offbeat_client.client_run.LARGE_BYTES", len(server.bodies[0]) - excess)
+    monkeypatch.setattr("offbeat_client.participant.LARGE_BYTES", len(server.bodies[0]) - excess)
     server.receipts.clear()
     server.heard.clear()
     offer(0)

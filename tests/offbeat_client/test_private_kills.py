@@ -6,7 +6,7 @@ from itertools import count
 
 import numpy as np
 import pytest
-from offbeat_client.client_folder.trained_models import read_models
+from offbeat_client.client_folder.private_record import read_models
 from offbeat_client.client_run import run_client
 from offbeat_core.model_file import model_digest
 from safetensors.numpy import load_file

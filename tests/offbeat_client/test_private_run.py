@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from offbeat_client.client_folder.trained_models import read_models
+from offbeat_client.client_folder.private_record import read_models
 from offbeat_client.client_run import run_client
 from offbeat_client.visit import Fitted
 from offbeat_core.errors import OffbeatError

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 from offbeat_client.client_folder.outbox import Outbox
-from offbeat_client.client_folder.trained_models import TrainedModels
+from offbeat_client.client_folder.private_record import TrainedModels
 from offbeat_client.private_updates import private_updates
 from offbeat_core.errors import OffbeatError
-from offbeat_private.terms import verify
+from offbeat_private.signed_terms import verify
 
 from tests.offbeat_client.helper_facts import TERMS, private_folder
 

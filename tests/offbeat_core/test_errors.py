@@ -1,7 +1,7 @@
 from collections.abc import Iterable
 
 import pytest
-from offbeat_core.errors import MistakesError, OffbeatError, did_you_mean, hint_for_other_name
+from offbeat_core.errors import MistakesError, OffbeatError, did_you_mean, hint_for_other_name, setting, settings_named
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,15 @@ def test_what_takes_its_place(word: str, allowed: list[str], part: str) -> None:
 @pytest.mark.parametrize("word", ["epochs", "learning_rate", "lr", ""])
 def test_no_hint_for_what_is_not_allowed_here(word: str) -> None:
     assert hint_for_other_name(word, ["hidden", "name"]) is None
+
+
+def test_a_key_is_its_own_name_outside_of_the_context():
+    assert setting("stop.versions") == "stop.versions"
+    with settings_named({"stop.versions": "versions", "stop": ""}):
+        assert [setting(key) for key in ("stop.versions", "stop", "local.lr")] == ["versions", "", "local.lr"]
+        with settings_named({}):
+            assert setting("stop.versions") == "stop.versions"
+        assert setting("stop.versions") == "versions"
+    with pytest.raises(KeyError), settings_named({"stop": "end"}):
+        raise KeyError
+    assert setting("stop") == "stop"

@@ -5,7 +5,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from offbeat_private.agreed_plan import AgreedPlan
-from offbeat_private.terms import Terms
+from offbeat_private.signed_terms import Terms
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 import torch
 from offbeat_client.client_folder.outbox import Outbox
-from offbeat_client.http.connection import Connection
-from offbeat_client.http.retry import Backoff
+from offbeat_client.http.connection import Backoff, Connection
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import SCAFFOLD, FedDyn, LocalPlan

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
-from offbeat_client.http.retry import Backoff
+from offbeat_client.http.connection import Backoff
 from offbeat_core.errors import OffbeatError
 from offbeat_core.local_plan import Epochs
 from torch.nn.functional import cross_entropy

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from offbeat_client.http.retry import Backoff
+from offbeat_client.http.connection import Backoff
 from offbeat_core.lr_decay import exponential
 from torch.nn.functional import cross_entropy
 

@@ -10,7 +10,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat_private.accounting import epsilon
 from offbeat_private.agreed_plan import AgreedPlan
 from offbeat_private.noise.correlated_noise import sensitivity
-from offbeat_private.terms import Terms, sign
+from offbeat_private.signed_terms import Terms, sign
 
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.buffers.noisy_sum import NoisySum

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from offbeat_client.client_run import run, run_client
-    from offbeat_client.http.retry import Backoff
+    from offbeat_client.http.connection import Backoff
     from offbeat_client.visit import Client, Evaluate, Fit, Fitted, Visit
     from offbeat_core.errors import OffbeatError
 
 __all__ = ["Backoff", "Client", "Evaluate", "Fit", "Fitted", "OffbeatError", "Visit", "run", "run_client"]
 
 _MODULES = {
-    "Backoff": "offbeat_client.http.retry",
+    "Backoff": "offbeat_client.http.connection",
     "Client": "offbeat_client.visit",
     "Evaluate": "offbeat_client.visit",
     "Fit": "offbeat_client.visit",

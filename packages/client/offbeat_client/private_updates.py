@@ -10,8 +10,12 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from offbeat_client.client_folder.identity import ClientFolder
 from offbeat_client.client_folder.outbox import Delta, Outbox, Pending
-from offbeat_client.client_folder.private_record import PrivateRecord, PrivateRecordFile, has_private_record
-from offbeat_client.client_folder.trained_models import TrainedModels
+from offbeat_client.client_folder.private_record import (
+    PrivateRecord,
+    PrivateRecordFile,
+    TrainedModels,
+    has_private_record,
+)
 from offbeat_client.local_update import check_fitted, result_vector
 from offbeat_client.private_visits import check_delta, check_model, check_visit
 from offbeat_client.visit import Visit
@@ -19,11 +23,10 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.files import read_text
 from offbeat_core.messages import PrivacyMessage, ShareMessage
 from offbeat_core.model_file import model_digest, read_model
-from offbeat_private.masks.chain_head import Head
-from offbeat_private.masks.epoch_key import EpochKey, verify_epoch_key
+from offbeat_private.masks.helper_facts import EpochKey, Head, verify_epoch_key
 from offbeat_private.masks.share import make_share
 from offbeat_private.masks.signing_key import public_text, signing_key
-from offbeat_private.terms import Terms, verify
+from offbeat_private.signed_terms import Terms, verify
 
 KEY_FILE = "signing-key"
 """The name of the client's Ed25519 key in its folder."""

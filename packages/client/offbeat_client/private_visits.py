@@ -12,7 +12,7 @@ from offbeat_client.visit import Visit
 from offbeat_core.errors import OffbeatError
 from offbeat_core.messages import PrivacyMessage
 from offbeat_private.masks.fixed_point import norm
-from offbeat_private.terms import Terms
+from offbeat_private.signed_terms import Terms
 
 URGENT = "the server asks for an update before its last step, which masks do not hide: ask its operator"
 

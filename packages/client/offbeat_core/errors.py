@@ -1,7 +1,9 @@
-"""The one exception that users see, and hints at names of other frameworks."""
+"""The one exception that users see, hints at other frameworks' names, and names of settings."""
 
 import difflib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 
 class OffbeatError(Exception):
@@ -71,3 +73,24 @@ def hint_for_other_name(word: str, allowed: Collection[str]) -> str | None:
         if word in others.split() and name in allowed:
             return sentence or f"did you mean {name!r}? "
     return None
+
+
+_names: ContextVar[Mapping[str, str] | None] = ContextVar("setting_names", default=None)
+
+
+def setting(key: str) -> str:
+    """Return the name by which the user knows a key such as ``stop.versions``."""
+    return (_names.get() or {}).get(key, key)
+
+
+@contextmanager
+def settings_named(names: Mapping[str, str]) -> Generator[None]:
+    """Give keys other names within the context.
+
+    A table without a name has an empty one.
+    """
+    token = _names.set(names)
+    try:
+        yield
+    finally:
+        _names.reset(token)

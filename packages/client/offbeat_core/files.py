@@ -1,15 +1,19 @@
-"""Files that survive a kill and a power cut, and text files that people edit.
+"""Files that survive a kill and a power cut; texts and tables that people edit.
 
 A file is complete or absent, never in between.
 """
 
 import codecs
 import hashlib
+import json
 import os
-from collections.abc import Generator
+import tomllib
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeVar
+
+from offbeat_core.errors import OffbeatError
 
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
@@ -109,3 +113,38 @@ def read_text(path: Path) -> str:
 def encoding_of(content: bytes) -> str:
     """Return the encoding of a text that begins so."""
     return next((name for mark, name in _MARKS.items() if content.startswith(mark)), "utf-8")
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """Return a TOML file as an unchecked table."""
+    try:
+        return tomllib.loads(read_text(path))
+    except FileNotFoundError:
+        raise OffbeatError(f"no such file: {path}") from None
+    except OSError as error:
+        raise OffbeatError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise OffbeatError(f"cannot read {path}: it is not UTF-8") from None
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits, or thousands of brackets
+        raise OffbeatError(f"{path} is not valid TOML: {error}") from None
+
+
+_Saved = TypeVar("_Saved")
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Replace the content of ``path``, on disk."""
+    write_durably(path, json.dumps(value).encode(), mode=0o600)
+
+
+def read_json(path: Path, kind: Callable[..., _Saved], advice: str = "remove it") -> _Saved | None:
+    """Return the JSON object in a file as ``kind``; None if the file does not exist.
+
+    The error about a broken file ends with the advice.
+    """
+    try:
+        return kind(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (TypeError, ValueError):
+        raise OffbeatError(f"{path} is broken: {advice}") from None

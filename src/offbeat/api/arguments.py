@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
-from offbeat_core.errors import OffbeatError, did_you_mean
+from offbeat_core.errors import OffbeatError, did_you_mean, settings_named
 from offbeat_core.number_checks import plain_number
-from offbeat_core.setting_names import settings_named
 from offbeat_core.tables.validation_errors import mistakes, user_error
 from pydantic import ValidationError
 from torch import Tensor

@@ -190,7 +190,7 @@ def compare(one: Path, two: Path) -> None:
 
     Each FILE is models-….txt of a client's folder. A server that gives clients different models may single one out.
     """
-    from offbeat_client.client_folder.trained_models import compare_models
+    from offbeat_client.client_folder.private_record import compare_models
 
     count = compare_models(one, two)
     click.echo(f"{count} version{' is' if count == 1 else 's are'} in both, with the same models")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 from offbeat_core.number_checks import LARGEST_COUNT
-from offbeat_private.noise.plan import LARGEST_BANDS, check_schedule, most_at_work
+from offbeat_private.limits import LARGEST_BANDS, check_schedule, most_at_work
 
 
 class _Finite(click.FloatRange):

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
 
-from offbeat_core.setting_names import setting
+from offbeat_core.errors import setting
 from offbeat_core.tables.section import Section
 from offbeat_core.tables.validation_errors import collected, error_prefix, mistakes, user_error
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from offbeat_core.setting_names import setting
+from offbeat_core.errors import setting
 from offbeat_core.tables.section import Count, Positive, Section
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 

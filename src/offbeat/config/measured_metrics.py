@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from offbeat_core.setting_names import setting
+from offbeat_core.errors import setting
 
 from offbeat.client_metrics import CLIENT, column, columns, metric_of
 from offbeat.config.experiment_sections import RESERVED, EarlyStopSection, EvaluateSection, Metric, metric_name

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from offbeat_core.tables.section import Count, NotNegative, Positive, Section
-from offbeat_private.terms import Mechanism
+from offbeat_private.signed_terms import Mechanism
 from pydantic import Field, model_validator
 
 

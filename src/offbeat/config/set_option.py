@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from offbeat_core.errors import OffbeatError
-from offbeat_core.tables.toml_table import read_table
+from offbeat_core.files import read_table
 
 
 def read_changed(

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import torch
 from offbeat_core.local_plan import normaliser
-from offbeat_private.masks.scale import SMALLEST_SCALE
+from offbeat_private.limits import SMALLEST_SCALE
 from torch import Tensor
 
 from offbeat.algorithms.components import Algorithm, ClosedBuffer, LocalPlan, Update, Vector

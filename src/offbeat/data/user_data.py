@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from offbeat_core.errors import OffbeatError
+from offbeat_core.errors import OffbeatError, setting
 from offbeat_core.number_checks import plain_number
-from offbeat_core.setting_names import setting
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset
 

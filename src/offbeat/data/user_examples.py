@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from offbeat_core.errors import OffbeatError
-from offbeat_core.setting_names import setting
+from offbeat_core.errors import OffbeatError, setting
 from offbeat_core.user_code_errors import failure
 from torch import Tensor
 from torch.utils.data import TensorDataset

@@ -3,8 +3,7 @@
 import math
 from typing import Any
 
-from offbeat_core.errors import OffbeatError
-from offbeat_core.setting_names import setting
+from offbeat_core.errors import OffbeatError, setting
 
 from offbeat.algorithms.components import Algorithm
 from offbeat.coordinator import Coordinator

@@ -5,9 +5,8 @@ from typing import Literal
 
 import numpy as np
 import torch
-from offbeat_core.errors import OffbeatError
+from offbeat_core.errors import OffbeatError, setting
 from offbeat_core.randomness import Purpose, words
-from offbeat_core.setting_names import setting
 from torch import Tensor
 from torch.nn.functional import pad
 

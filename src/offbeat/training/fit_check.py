@@ -7,8 +7,7 @@ from functools import cache, partial
 from typing import Any
 
 import torch
-from offbeat_core.errors import OffbeatError
-from offbeat_core.setting_names import setting
+from offbeat_core.errors import OffbeatError, setting
 from offbeat_core.user_code_errors import failure, user_code
 from torch import Tensor, nn
 

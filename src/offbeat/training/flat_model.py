@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import torch
-from offbeat_core.errors import OffbeatError
-from offbeat_core.setting_names import setting
+from offbeat_core.errors import OffbeatError, setting
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase  # pyright: ignore[reportPrivateUsage]
 from torch.nn.parameter import is_lazy

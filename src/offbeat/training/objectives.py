@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
-from offbeat_core.errors import OffbeatError
-from offbeat_core.setting_names import setting
+from offbeat_core.errors import OffbeatError, setting
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 from torch.utils._pytree import tree_map

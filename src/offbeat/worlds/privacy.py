@@ -7,9 +7,9 @@ from functools import partial
 
 from offbeat_core.local_plan import normaliser
 from offbeat_core.number_checks import LARGEST_COUNT
+from offbeat_private.limits import check_schedule
 from offbeat_private.noise.noise_rows import NoiseSource
-from offbeat_private.noise.plan import check_schedule
-from offbeat_private.terms import LARGEST_SUM, NOISE_TAIL, MaskedPayload, largest_masked, largest_number
+from offbeat_private.signed_terms import LARGEST_SUM, NOISE_TAIL, MaskedPayload, largest_masked, largest_number
 
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.algorithms.components.buffers.noisy_sum import noisy

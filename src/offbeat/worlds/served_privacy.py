@@ -7,7 +7,7 @@ from pathlib import Path
 
 from offbeat_core.errors import OffbeatError
 from offbeat_core.files import read_text
-from offbeat_private.terms import SignedTerms, verify
+from offbeat_private.signed_terms import SignedTerms, verify
 
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.server_file import ServerFile

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from offbeat_core.errors import OffbeatError
+from offbeat_core.errors import OffbeatError, setting
 from offbeat_core.randomness import Purpose, integer
-from offbeat_core.setting_names import setting
 from offbeat_core.tables.validation_errors import error_prefix
 from offbeat_core.user_code_errors import error_line, failure
 from torch import nn

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from offbeat_core.errors import OffbeatError, did_you_mean
-from offbeat_core.tables.toml_table import read_table
+from offbeat_core.files import read_table
 
 from offbeat.config.algorithm_table import as_inline_toml, build_algorithm, default_hyper_parameters
 from offbeat.config.import_path import canonical, is_import_path

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from offbeat_core.errors import OffbeatError, did_you_mean
+from offbeat_core.files import read_table
 from offbeat_core.tables.section import Section
-from offbeat_core.tables.toml_table import read_table
 from offbeat_core.tables.validation_errors import error_prefix
 from pydantic import Field, field_validator
 

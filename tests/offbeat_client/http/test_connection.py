@@ -4,8 +4,7 @@ import socket
 import time
 
 import pytest
-from offbeat_client.http.connection import Connection
-from offbeat_client.http.retry import Backoff
+from offbeat_client.http.connection import Backoff, Connection, jitter
 from offbeat_core.errors import OffbeatError
 from offbeat_core.http.service_errors import ServiceError, UnreachableError
 from offbeat_core.messages import CheckedIn
@@ -39,8 +38,8 @@ def test_the_server_says_how_long_to_wait(server, connection, fault):
 
 def test_waits_double_up_to_the_largest_and_are_drawn_anew(monkeypatch, server, fault):
     waits = []
-    monkeypatch.setattr("offbeat_client.http.retry.time.sleep", waits.append)
-    monkeypatch.setattr("offbeat_client.http.retry.jitter", lambda seconds: seconds)
+    monkeypatch.setattr("offbeat_client.http.connection.time.sleep", waits.append)
+    monkeypatch.setattr("offbeat_client.http.connection.jitter", lambda seconds: seconds)
     server.faults[CHECK_IN] = [fault(500)] * 4
     with Connection(server.url, backoff=Backoff(first_seconds=1.0, largest_seconds=3.0, attempts=5)) as connection:
         connection.ask(*CHECK_IN, CheckedIn)
@@ -118,3 +117,9 @@ def test_a_refusal_changes_no_terminal(server, connection):
     with pytest.raises(ServiceError) as caught:
         connection.ask("POST", "/v1/checkin", CheckedIn)
     assert caught.value.detail == "no?[2J?".ljust(1000, "x")
+
+
+def test_jitter_covers_the_range():
+    times = [jitter(10.0) for _ in range(200)]
+    assert 0 <= min(times) < 2
+    assert 8 < max(times) <= 10

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 from offbeat_client.client_folder.identity import ClientFolder
-from offbeat_client.http.connection import Connection
+from offbeat_client.http.connection import Backoff, Connection
 from offbeat_client.http.enrolment import declare, identify, renew
-from offbeat_client.http.retry import Backoff
 from offbeat_core.errors import OffbeatError
 from offbeat_core.http.service_errors import ServiceError
 from offbeat_core.messages import CheckedIn

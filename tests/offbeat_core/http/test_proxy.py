@@ -10,8 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from offbeat_client.client_run import run_client
-from offbeat_client.http.connection import Connection
-from offbeat_client.http.retry import Backoff
+from offbeat_client.http.connection import Backoff, Connection
 from offbeat_core.errors import OffbeatError
 from offbeat_core.http.proxy import proxy_of, unreachable
 from offbeat_core.http.service_errors import UnreachableError

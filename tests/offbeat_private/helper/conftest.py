@@ -13,11 +13,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from offbeat_private.helper.helper import Helper
 from offbeat_private.helper.helper_server import serve
 from offbeat_private.helper.roster import NewRun, enrol, parse_roster
-from offbeat_private.masks.chain_head import Head
 from offbeat_private.masks.envelope import Binding, seal
-from offbeat_private.masks.epoch_key import verify_epoch_key
+from offbeat_private.masks.helper_facts import Head, verify_epoch_key
 from offbeat_private.masks.signing_key import public_text
-from offbeat_private.terms import Terms
+from offbeat_private.signed_terms import Terms
 
 PORT = 0  # any free one
 CLIENTS = 8

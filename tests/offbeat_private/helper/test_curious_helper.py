@@ -6,9 +6,8 @@ import itertools
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from offbeat_private.masks.chain_head import Head
 from offbeat_private.masks.envelope import parse
-from offbeat_private.masks.epoch_key import EpochKey
+from offbeat_private.masks.helper_facts import EpochKey, Head
 from offbeat_private.masks.keystream import keystream
 from offbeat_private.masks.share import make_share
 

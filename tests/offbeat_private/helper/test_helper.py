@@ -17,8 +17,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat_private.helper import rules
 from offbeat_private.helper.helper import Helper
 from offbeat_private.helper.helper_refusal import HelperRefusal
-from offbeat_private.masks.chain_head import Head
-from offbeat_private.masks.epoch_key import verify_epoch_key
+from offbeat_private.masks.helper_facts import Head, verify_epoch_key
 from offbeat_private.masks.keystream import keystream
 from offbeat_private.noise.noise_rows import NoiseSource
 

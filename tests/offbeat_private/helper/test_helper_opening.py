@@ -5,8 +5,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from offbeat_private.helper.helper import open_seeds, sum_of_masks
 from offbeat_private.helper.helper_refusal import HelperRefusal
-from offbeat_private.masks.chain_head import Head
 from offbeat_private.masks.envelope import parse
+from offbeat_private.masks.helper_facts import Head
 from offbeat_private.masks.keystream import keystream
 
 from tests.offbeat_private.helper.conftest import CLIENT_KEYS, make_record, seed_of

@@ -10,7 +10,7 @@ from offbeat_private.agreed_plan import AgreedPlan
 from offbeat_private.helper.helper import Helper
 from offbeat_private.helper.roster import parse_roster
 from offbeat_private.masks.signing_key import public_text
-from offbeat_private.terms import verify
+from offbeat_private.signed_terms import verify
 
 from tests.offbeat_private.helper.conftest import KEYS, LOCAL, TERMS, enrol_clients, records_for
 

@@ -5,7 +5,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 from offbeat_private.helper.helper import Helper
-from offbeat_private.masks.epoch_key import verify_epoch_key
+from offbeat_private.masks.helper_facts import verify_epoch_key
 from offbeat_private.masks.share import make_share
 
 from tests.offbeat_private.helper.conftest import KEYS, enrol_clients

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from offbeat_private.masks import share as module
-from offbeat_private.masks.chain_head import Head
 from offbeat_private.masks.envelope import parse
-from offbeat_private.masks.epoch_key import EpochKey
 from offbeat_private.masks.fixed_point import quantise, whole_numbers
+from offbeat_private.masks.helper_facts import EpochKey, Head
 from offbeat_private.masks.keystream import keystream
 from offbeat_private.masks.share import make_share, mask, vector_digest
 

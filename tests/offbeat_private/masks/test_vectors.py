@@ -11,13 +11,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from offbeat_core.model_file import model_digest
-from offbeat_private.masks.chain_head import Head
 from offbeat_private.masks.envelope import parse
-from offbeat_private.masks.epoch_key import sign_epoch_key, verify_epoch_key
+from offbeat_private.masks.helper_facts import Head, sign_epoch_key, verify_epoch_key
 from offbeat_private.masks.keystream import keystream
 from offbeat_private.masks.share import make_share
 from offbeat_private.masks.signing_key import public_text
-from offbeat_private.terms import Terms, sign, verify
+from offbeat_private.signed_terms import Terms, sign, verify
 
 from tests.offbeat_private.masks import reference
 

@@ -18,10 +18,9 @@ from offbeat_core.messages import PlanMessage
 from offbeat_core.model_file import DOWN, model_digest
 from offbeat_private.helper.helper import Helper
 from offbeat_private.helper.helper_refusal import HelperRefusal
-from offbeat_private.masks.chain_head import Head
-from offbeat_private.masks.epoch_key import EpochKey
+from offbeat_private.masks.helper_facts import EpochKey, Head
 from offbeat_private.masks.share import make_share
-from offbeat_private.terms import Terms, largest_masked
+from offbeat_private.signed_terms import Terms, largest_masked
 from safetensors.numpy import load
 
 from offbeat.algorithms import Algorithm, FedBuff

@@ -12,7 +12,7 @@ import pytest
 from offbeat_core.errors import OffbeatError
 from offbeat_core.http.service_errors import UnreachableError
 from offbeat_private.helper.helper import Helper
-from offbeat_private.terms import verify
+from offbeat_private.signed_terms import verify
 
 from offbeat.service.masked.helper_connection import HelperConnection, HelperRefusedError
 from tests.offbeat_private.helper.conftest import CLIENT_KEYS, TERMS, enrol_clients, records_for, running

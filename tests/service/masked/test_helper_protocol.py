@@ -1,6 +1,6 @@
 import pytest
 from offbeat_core.errors import OffbeatError
-from offbeat_private.masks.chain_head import Head
+from offbeat_private.masks.helper_facts import Head
 
 from offbeat.service.masked.helper_connection import HelperConnection
 from offbeat.service.masked.helper_protocol import HelperRefusedError, LatestFacts, MaskHelper

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from offbeat_private.masks.chain_head import Head
 from offbeat_private.masks.envelope import RECORD_BYTES
-from offbeat_private.masks.epoch_key import EpochKey
+from offbeat_private.masks.helper_facts import EpochKey, Head
 
 from offbeat.algorithms import FedNova, LocalPlan
 from tests.offbeat_private.helper.conftest import KEYS

@@ -6,9 +6,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from filelock import FileLock, Timeout
-from offbeat_client.client_folder.json_file import read_json, write_json
 from offbeat_core.errors import OffbeatError
-from offbeat_core.files import append_durably, remove_durably
+from offbeat_core.files import append_durably, read_json, remove_durably, write_json
 from offbeat_core.tokens import new_token
 
 

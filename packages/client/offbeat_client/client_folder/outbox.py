@@ -15,10 +15,9 @@ from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from offbeat_client.client_folder.json_file import read_json, write_json
 from offbeat_client.visit import Visit
 from offbeat_core.errors import OffbeatError
-from offbeat_core.files import partial_path, remove_durably, replace_durably
+from offbeat_core.files import partial_path, read_json, remove_durably, replace_durably, write_json
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 

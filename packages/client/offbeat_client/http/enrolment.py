@@ -6,8 +6,7 @@ import time
 from dataclasses import replace
 
 from offbeat_client.client_folder.identity import ClientFolder, Identity
-from offbeat_client.http.connection import Connection
-from offbeat_client.http.retry import Backoff
+from offbeat_client.http.connection import Backoff, Connection
 from offbeat_core.errors import OffbeatError
 from offbeat_core.messages import Answer, Declaration, Enrolled, Enrolment, NewToken
 from offbeat_core.name_check import LARGEST_NAME, check_name

@@ -5,8 +5,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from offbeat_client.http.connection import Connection, read_answer
-from offbeat_client.http.retry import Backoff
+from offbeat_client.http.connection import Backoff, Connection, read_answer
 from offbeat_core.errors import OffbeatError
 from offbeat_core.http.service_errors import LONGEST_WAIT, ServiceError
 from offbeat_core.messages import Beat

@@ -4,8 +4,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol
 
-from offbeat_client.http.connection import Connection
-from offbeat_client.http.retry import Attempts
+from offbeat_client.http.connection import Attempts, Connection
 from offbeat_core.errors import GiveUpError
 from offbeat_core.files import replace_durably, sha256
 from offbeat_core.http.service_errors import ServiceError, UnreachableError

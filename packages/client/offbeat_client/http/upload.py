@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from offbeat_client.client_folder.outbox import Outbox, Pending
-from offbeat_client.http.connection import Connection, read_answer
-from offbeat_client.http.retry import Attempts
+from offbeat_client.http.connection import Attempts, Connection, read_answer
 from offbeat_client.private_updates import PrivateUpdates
 from offbeat_core.compression import uncompressed_bytes
 from offbeat_core.errors import OffbeatError

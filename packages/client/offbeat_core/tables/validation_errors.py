@@ -6,9 +6,8 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from offbeat_core.errors import MistakesError, OffbeatError, did_you_mean
+from offbeat_core.errors import MistakesError, OffbeatError, did_you_mean, setting
 from offbeat_core.number_checks import cut, short
-from offbeat_core.setting_names import setting
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 

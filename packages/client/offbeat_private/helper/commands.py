@@ -4,12 +4,20 @@
 """
 
 import logging
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median_low
+from typing import TYPE_CHECKING
 
 import click
 from offbeat_core.command_line import Utf8Path
+
+if TYPE_CHECKING:
+    from offbeat_private.helper.rules import ClientHistory
 
 _PATH = Utf8Path()
 _FOLDER = click.option(
@@ -53,8 +61,8 @@ def enrol(file: Path, folder: Path, hosts: Sequence[str]) -> None:
 
     Participations of earlier runs in this folder still count.
     """
+    from offbeat_core.files import read_table
     from offbeat_core.serving.certificates import fingerprint
-    from offbeat_core.tables.toml_table import read_table
     from offbeat_private.helper import roster
     from offbeat_private.helper.helper_folder import HelperFolder
 
@@ -96,8 +104,6 @@ def serve(folder: Path, host: str, port: int, logs: bool) -> None:
 @_FOLDER
 def status(folder: Path) -> None:
     """Show the opened sums, and what they cost the clients."""
-    from offbeat_private.helper.status import status as read_status
-
     now = read_status(folder)
     click.echo(f"run: {now.run}, {now.clients} clients")
     click.echo(f"fingerprint: {now.fingerprint}")
@@ -109,3 +115,63 @@ def status(folder: Path) -> None:
 
 def _spread(values: tuple[float, float]) -> str:
     return "largest {:.4g}, median {:.4g}".format(*values)
+
+
+@dataclass(frozen=True)
+class HelperStatus:
+    """The progress of a helper.
+
+    Pairs are the largest and the median value of a client, over all runs. ε is for the run's δ, and for zero-out or
+    replace-one adjacency.
+    """
+
+    run: str
+    fingerprint: str
+    clients: int
+    batches: int
+    is_stopped: bool
+    participations: tuple[int, int]
+    delta: float
+    epsilon: tuple[float, float]
+    epsilon_replace_one: tuple[float, float]
+
+
+def read_status(folder: Path) -> HelperStatus:
+    """Return the status of a helper, which may be running.
+
+    Raises:
+        OffbeatError: The folder is not an enrolled one.
+    """
+    from offbeat_private.helper.helper_database import HelperDatabase
+
+    with closing(HelperDatabase(folder, read_only=True)) as store:
+        run, roster, opened = store.run(), store.roster(), store.opened()
+    histories = [opened.histories[key] for key in roster]
+
+    def spread(value: "Callable[[ClientHistory], float]") -> tuple[float, float]:
+        values = [value(history) for history in histories]
+        return max(values), median_low(values)
+
+    def epsilons(*, replace_one: bool) -> tuple[float, float]:
+        most, usual = spread(lambda history: history.spent)
+        return _epsilon(most, run.delta, replace_one), _epsilon(usual, run.delta, replace_one)
+
+    most, usual = spread(lambda history: history.participations)
+    return HelperStatus(
+        run=run.signed_terms.terms.run.hex(),
+        fingerprint=run.signed_terms.terms.fingerprint,
+        clients=len(histories),
+        batches=len(opened.batches),
+        is_stopped=opened.is_stopped,
+        participations=(int(most), int(usual)),
+        delta=run.delta,
+        epsilon=epsilons(replace_one=False),
+        epsilon_replace_one=epsilons(replace_one=True),
+    )
+
+
+def _epsilon(spent: float, delta: float, replace_one: bool) -> float:
+    """Return ε of a Gaussian mechanism with ``μ² = spent``."""
+    from offbeat_private.accounting import epsilon
+
+    return 0.0 if not spent else epsilon(1 / math.sqrt(spent), 1, delta, replace_one=replace_one)

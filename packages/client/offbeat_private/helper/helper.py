@@ -20,12 +20,11 @@ from offbeat_private.helper.helper_database import HelperDatabase
 from offbeat_private.helper.helper_folder import EpochKeys, HelperFolder
 from offbeat_private.helper.helper_refusal import HelperRefusal
 from offbeat_private.helper.rules import Batch, Rules, epoch_of
-from offbeat_private.masks.chain_head import Head
 from offbeat_private.masks.envelope import Envelope
-from offbeat_private.masks.epoch_key import EpochKey, sign_epoch_key
+from offbeat_private.masks.helper_facts import EpochKey, Head, sign_epoch_key
 from offbeat_private.masks.keystream import keystream_chunks
 from offbeat_private.noise.noise_rows import NoiseSource
-from offbeat_private.terms import Terms
+from offbeat_private.signed_terms import Terms
 
 
 class Facts(NamedTuple):

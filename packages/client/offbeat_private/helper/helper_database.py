@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from offbeat_core.errors import OffbeatError
 from offbeat_private.helper.rules import Batch, ClientHistory, Opened
-from offbeat_private.masks.chain_head import Head
-from offbeat_private.terms import SignedTerms, verify
+from offbeat_private.masks.helper_facts import Head
+from offbeat_private.signed_terms import SignedTerms, verify
 
 FILE = "helper.sqlite"
 _FORM = 1  # raise it when the tables or the noise change: a folder of another form is refused

@@ -18,12 +18,12 @@ from offbeat_core.serving.connections import Connections, CountedRequests, peer_
 from offbeat_core.serving.console_log import event
 from offbeat_core.serving.http_server import HttpServer, UnreadBody, listen, max_connections, raise_file_limit
 from offbeat_core.tokens import looks_like, token_hash
-from offbeat_private.helper.chain import HEAD_HEADER, SIGNATURE_HEADER
 from offbeat_private.helper.helper import Helper
 from offbeat_private.helper.helper_folder import HelperFolder
 from offbeat_private.helper.helper_refusal import HelperRefusal
 from offbeat_private.helper.roster import TOKEN_PREFIX
 from offbeat_private.masks.envelope import RECORD_BYTES
+from offbeat_private.masks.helper_facts import HEAD_HEADER, SIGNATURE_HEADER
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 

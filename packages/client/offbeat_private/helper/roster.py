@@ -18,7 +18,7 @@ from offbeat_private.helper.helper_folder import HelperFolder
 from offbeat_private.masks.keystream import KEY_BYTES
 from offbeat_private.masks.signing_key import public_bytes, signing_key
 from offbeat_private.noise.correlated_noise import noise_factor
-from offbeat_private.terms import MaskedPayload, Mechanism, Terms, sign
+from offbeat_private.signed_terms import MaskedPayload, Mechanism, Terms, sign
 from pydantic import AfterValidator, Field, model_validator
 
 TOKEN_PREFIX = "obh_"

@@ -10,11 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from offbeat_private.helper.chain import batch_digest, first_head, next_head
 from offbeat_private.helper.helper_refusal import HelperRefusal
-from offbeat_private.masks.chain_head import Head
 from offbeat_private.masks.envelope import Envelope, parse
-from offbeat_private.terms import Terms
+from offbeat_private.masks.helper_facts import Head, batch_digest, first_head, next_head
+from offbeat_private.signed_terms import Terms
 
 EPOCH_BATCHES = 100
 """How many batches an HPKE key is announced for; the epoch after it, it still opens records."""

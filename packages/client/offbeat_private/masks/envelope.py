@@ -7,7 +7,7 @@ from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
-from offbeat_private.masks.chain_head import HEAD_SIGNATURE_BYTES, Head
+from offbeat_private.masks.helper_facts import HEAD_SIGNATURE_BYTES, Head
 
 SEED_BYTES = 32
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)

@@ -8,13 +8,12 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 from offbeat_core.number_checks import check_positive
-from offbeat_private.masks.chain_head import Head
+from offbeat_private.limits import check_scale
 from offbeat_private.masks.envelope import SEED_BYTES, Binding, seal
-from offbeat_private.masks.epoch_key import EpochKey
 from offbeat_private.masks.fixed_point import whole_numbers
+from offbeat_private.masks.helper_facts import EpochKey, Head
 from offbeat_private.masks.keystream import KEY_BYTES, keystream_chunks
-from offbeat_private.masks.scale import check_scale
-from offbeat_private.terms import Terms
+from offbeat_private.signed_terms import Terms
 
 SALT_BYTES = 32
 

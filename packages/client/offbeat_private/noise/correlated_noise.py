@@ -21,7 +21,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 from offbeat_core.number_checks import check_count
-from offbeat_private.noise.plan import LARGEST_BANDS
+from offbeat_private.limits import LARGEST_BANDS
 
 # c_t at least halves within p versions, so beyond 32 p its square is below the rounding error of a double.
 _HORIZON = 32

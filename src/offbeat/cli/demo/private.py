@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import tomli_w
 from offbeat_client.private_updates import public_key
 from offbeat_core.errors import OffbeatError
-from offbeat_core.tables.toml_table import read_table
+from offbeat_core.files import read_table
 from offbeat_private.agreed_plan import AgreedPlan
 from offbeat_private.helper.helper_database import HelperDatabase
 from offbeat_private.helper.helper_folder import HelperFolder

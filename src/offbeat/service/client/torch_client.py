@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from offbeat_client import client_run
-from offbeat_client.http.retry import Backoff
+from offbeat_client.http.connection import Backoff
 from offbeat_client.visit import Client, Fit, Fitted, Visit
 from torch import Tensor
 

@@ -6,7 +6,7 @@ from statistics import median_low
 
 from offbeat_core.messages import Answer
 from offbeat_private.accounting import epsilon
-from offbeat_private.terms import Terms
+from offbeat_private.signed_terms import Terms
 
 from offbeat.coordinator import Coordinator
 from offbeat.service.masked.helper_protocol import MaskHelper

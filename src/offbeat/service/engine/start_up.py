@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, closing
 import sqlalchemy as sa
 from offbeat_core.errors import OffbeatError
 from offbeat_private.masks.envelope import parse
-from offbeat_private.terms import Terms
+from offbeat_private.signed_terms import Terms
 
 from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop

@@ -12,8 +12,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.http.proxy import client_through, proxy_of, unreachable
 from offbeat_core.http.service_errors import UnreachableError, is_foreign, one_line, other_program
 from offbeat_core.http.tls import tls_problem, trust
-from offbeat_private.helper.chain import HEAD_HEADER, SIGNATURE_HEADER
-from offbeat_private.masks.chain_head import Head
+from offbeat_private.masks.helper_facts import HEAD_HEADER, SIGNATURE_HEADER, Head
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from offbeat.service.masked.helper_protocol import HelperAnswer, HelperFacts, HelperRefusedError

@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError
 from offbeat_core.messages import EpochMessage, HeadMessage
-from offbeat_private.masks.chain_head import Head
-from offbeat_private.masks.epoch_key import verify_epoch_key
-from offbeat_private.terms import Terms
+from offbeat_private.masks.helper_facts import Head, verify_epoch_key
+from offbeat_private.signed_terms import Terms
 
 from offbeat.service.refusal import Refusal
 
@@ -36,7 +35,7 @@ class HelperFacts(NamedTuple):
     run: bytes  # 16
     terms: bytes  # digest, 32
     epoch: int
-    epoch_key: bytes  # signed, 100: offbeat_private.masks.epoch_key
+    epoch_key: bytes  # signed, 100: offbeat_private.masks.helper_facts
     head: Head  # its number is the number of batches opened
     signature: bytes  # of the head, 64
 

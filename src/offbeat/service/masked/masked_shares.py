@@ -7,7 +7,7 @@ from offbeat_core.messages import PrivacyMessage, ShareMessage
 from offbeat_core.model_file import model_digest
 from offbeat_private.masks.envelope import parse
 from offbeat_private.masks.share import commitment
-from offbeat_private.terms import Terms
+from offbeat_private.signed_terms import Terms
 
 from offbeat.coordinator import Assignment, Coordinator
 from offbeat.coordinator.sealed_sums import upload_scale

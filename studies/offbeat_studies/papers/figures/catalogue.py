@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from offbeat_core.errors import OffbeatError, did_you_mean
-from offbeat_core.tables.toml_table import read_table
+from offbeat_core.files import read_table
 
 from offbeat.config.experiment_file import Experiment
 from offbeat.runs.progress import Progress

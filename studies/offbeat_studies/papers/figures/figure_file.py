@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from offbeat_core.errors import OffbeatError, did_you_mean
-from offbeat_core.tables.toml_table import read_table
+from offbeat_core.files import read_table
 from pydantic import Field
 
 from offbeat.config import experiment_file, set_option

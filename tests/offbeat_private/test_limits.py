@@ -1,5 +1,7 @@
+import math
+
 import pytest
-from offbeat_private.noise.plan import check_schedule, most_at_work
+from offbeat_private.limits import check_scale, check_schedule, most_at_work
 
 from tests.error_line import error_line
 
@@ -59,3 +61,14 @@ def test_no_separation_is_short_enough() -> None:
 
 def test_no_version_is_possible() -> None:
     assert "lower the versions" not in line_of(clients=2, participations=1)
+
+
+@pytest.mark.parametrize("scale", [0.125, 0.5, 1.0])
+def test_an_eighth_to_one_is_accepted(scale):
+    check_scale(scale)
+
+
+@pytest.mark.parametrize("scale", [0.1249, 1.0001, 0.0, -0.5, math.nan, math.inf])
+def test_anything_else_is_refused(scale):
+    with pytest.raises(ValueError, match=r"scale must be in 0\.125 … 1, got"):
+        check_scale(scale)

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 from offbeat_core.local_plan import LocalPlan
-from offbeat_private.terms import SignedTerms, Terms, sign, verify
+from offbeat_private.signed_terms import SignedTerms, Terms, sign, verify
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,61 @@
+import re
+from hashlib import sha256
+
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from offbeat_private.masks.epoch_key import EPOCH_KEY_BYTES, EpochKey, sign_epoch_key, verify_epoch_key
+from offbeat_private.masks.helper_facts import (
+    EPOCH_KEY_BYTES,
+    EpochKey,
+    Head,
+    batch_digest,
+    first_head,
+    next_head,
+    sign_epoch_key,
+    verify_epoch_key,
+)
+
+TERMS = bytes([7] * 32)
+HEAD = Head(3, b"h" * 32)
+
+
+def test_a_signed_message_names_terms_number_and_head():
+    assert HEAD.signed_message(TERMS) == b"offbeat-head-v1" + TERMS + b"\0\0\0\0\0\0\0\3" + b"h" * 32
+
+
+def test_only_the_terms_helper_signs_heads(helper_key, client_key):
+    message = b"offbeat-head-v1" + TERMS + b"\0\0\0\0\0\0\0\3" + b"h" * 32
+    helper = helper_key.public_key().public_bytes_raw()
+    signature = helper_key.sign(message)
+    HEAD.check_signature(signature, helper, TERMS)
+    for head, signed, terms in [
+        (Head(4, b"h" * 32), signature, TERMS),
+        (Head(3, b"i" * 32), signature, TERMS),
+        (HEAD, signature, bytes(32)),
+        (HEAD, client_key.sign(message), TERMS),
+        (HEAD, helper_key.sign(message[1:]), TERMS),
+        (HEAD, signature[:-1], TERMS),
+        (HEAD, b"", TERMS),
+    ]:
+        with pytest.raises(ValueError, match=re.escape("the head was not signed by the helper of the terms")):
+            head.check_signature(signed, helper, terms)
+
+
+RUN = bytes(range(16))
+
+
+def test_a_batch_digest_is_over_run_number_and_sorted_records():
+    expected = sha256(b"offbeat-batch-v1" + RUN + b"\0\0\0\0\0\0\1\2" + b"aabb").digest()
+    assert batch_digest(RUN, 258, [b"bb", b"aa"]) == batch_digest(RUN, 258, [b"aa", b"bb"]) == expected
+    assert len({expected, batch_digest(bytes(16), 258, [b"aa", b"bb"]), batch_digest(RUN, 1, [b"aa", b"bb"])}) == 3
+
+
+def test_heads_chain_batches_and_answers():
+    first = first_head(bytes(32))
+    assert first == Head(0, sha256(b"offbeat-chain-v1" + bytes(32)).digest())
+    second = next_head(first, b"b" * 32, b"a" * 32)
+    content = b"offbeat-chain-v1" + b"\0\0\0\0\0\0\0\1" + first.digest + b"b" * 32 + b"a" * 32
+    assert second == Head(1, sha256(content).digest())
+
 
 KEY = EpochKey(258, b"x" * 32)
 

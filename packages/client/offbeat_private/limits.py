@@ -1,4 +1,4 @@
-"""Schedules of private versions that are possible."""
+"""Limits of private runs: schedules that are possible, bands, and weights by staleness."""
 
 from offbeat_core.errors import OffbeatError
 
@@ -51,3 +51,13 @@ def most_at_work(*, clients: int, separation: int, buffer: int) -> int:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+SMALLEST_SCALE = 1 / 8
+"""The smallest weight by staleness; a smaller one would tell the client's share of a sum apart."""
+
+
+def check_scale(scale: float) -> None:
+    """Raise ``ValueError`` unless a client accepts the scale: 1/8 … 1."""
+    if not SMALLEST_SCALE <= scale <= 1:
+        raise ValueError(f"scale must be in {SMALLEST_SCALE} … 1, got {scale}")
