@@ -27,7 +27,6 @@ Arrays = dict[str, NDArray[np.float32]]
 QUICK = Backoff(first_seconds=0.001, largest_seconds=0.002, attempts=4)
 PLAN = LocalPlan(steps=3, batch_size=2, lr=0.1)
 VISIT: dict[str, Any] = {"since": None, "payload": "delta", "length": 6, "seed": 5}
-NO_MODEL = "0" * 64  # the digest of a version that the server does not have
 
 
 def model_bytes(model: Arrays, version: int) -> bytes:
@@ -73,7 +72,6 @@ class Server:
         self.probe: dict[str, Any] = {"probe": None, "upload_bytes": 0}  # what it asks to be measured
         self.probed: list[int] = []  # bytes of the probes' bodies
         self.speeds: list[dict[str, Any]] = []
-        self.sent_bytes: list[int] = []  # of bodies that came in pieces
         self.share: Callable[[int], dict[str, Any] | None] = lambda visit: None  # the facts for a visit's share
         self.is_stale: Callable[[dict[str, Any]], bool] = lambda announced: False
         self.put: list[tuple[int, dict[str, Any], bytes]] = []  # visit, announcement and body of each upload
@@ -103,7 +101,7 @@ class Server:
         self.etags[version] = f'"{self.digest(version)}"'
 
     def digest(self, version: int) -> str:
-        return hashlib.sha256(self.models[version]).hexdigest() if version in self.models else NO_MODEL
+        return hashlib.sha256(self.models[version]).hexdigest() if version in self.models else "0" * 64
 
     def offer(self, number: int, version: int, plan: LocalPlan = PLAN, **values: Any) -> None:
         visit = {"number": number, "version": version, "plan": PlanMessage.of(plan).model_dump(), **VISIT}
@@ -136,8 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().setup()
         self.rfile = recorded(self.rfile, self.state.received)
 
-    def log_message(self, *_: Any) -> None:
-        pass
+    def log_message(self, *_: Any) -> None: ...
 
     def serve(self) -> None:
         server, method = self.state, self.command
@@ -251,7 +248,6 @@ class _Handler(BaseHTTPRequestHandler):
         server = self.state
         offset, head = int(self.headers["Upload-Offset"]), json.loads(self.headers["Offbeat-Update"])
         body = self.rfile.read(size if fault.body_bytes is None else fault.body_bytes)
-        server.sent_bytes.append(len(body))
         server.put.append((number, head, body))
         if fault.status:
             self._refuse(fault)

@@ -91,27 +91,19 @@ def test_the_result_is_float32(model, convert):
     vector = result_vector("params", model, {name: convert(array) for name, array in model.items()})
     assert vector.dtype == np.float32
     assert vector.tolist() == [1, 2, 3, 4, 5, 6]
-
-
-def test_a_result_beyond_float32_is_infinite(model):
-    assert np.isinf(
-        result_vector("delta", model, {name: array.astype(np.float64) * 1e300 for name, array in model.items()})
-    ).all()
+    large = {name: array.astype(np.float64) * 1e300 for name, array in model.items()}
+    assert np.isinf(result_vector("delta", model, large)).all()
 
 
 class TestFitted:
-    def test_a_pair_is_enough(self, model, visit):
-        fitted = check_fitted((model, 17), model, visit())
+    def test_a_pair_is_enough_and_fewer_steps_have_their_own_normaliser(self, model, visit):
+        extra = {**model, "running_mean": np.zeros(3, np.float32)}  # which is left out
+        fitted = check_fitted((extra, 17), model, visit())
         assert (fitted.examples, fitted.steps, fitted.normaliser) == (17, 3, 3.0)
-
-    def test_fewer_steps_have_their_own_normaliser(self, model, visit):
+        assert len(result_vector("delta", model, fitted.model)) == 6
         # After two steps with momentum 1/2 the gradients weigh 1.5 and 1.
         plan = replace(WHOLE, momentum=0.5)
         assert check_fitted(Fitted(model, 17, steps=2), model, visit(plan)).normaliser == 2.5
-
-    def test_the_clients_numbers_are_kept(self, model, visit):
-        fitted = check_fitted(Fitted(model, 17, 1, 0.5, -2.5), model, visit(needs_loss=True))
-        assert (fitted.steps, fitted.normaliser, fitted.loss) == (1, 0.5, -2.5)
 
     def test_numbers_of_numpy_and_torch_become_pythons(self, model, visit):
         given = Fitted(model, np.int64(17), torch.tensor(2), np.float32(0.5), torch.tensor(-2.5))
@@ -126,32 +118,21 @@ class TestFitted:
             check_fitted(Fitted(model, 17, loss=loss), model, visit(needs_loss=True))
         assert check_fitted(Fitted(model, 17, loss=loss), model, visit()).examples == 17
 
-    def test_buffers_are_left_out(self, model, visit):
-        extra = {**model, "running_mean": np.zeros(3, np.float32)}
-        fitted = check_fitted((extra, 1), model, visit())
-        assert len(result_vector("delta", model, fitted.model)) == 6
-
     @pytest.mark.parametrize(
         ("result", "problem"),
         [
             (None, "fit must return"),
-            ([1], "fit must return"),
             ((np.zeros(6, np.float32), 5), "fit must return"),
             (({}, 5), "needs weight as an array of shape .*got NoneType"),
-            (
-                ({"weight": torch.zeros(2, 2, requires_grad=True)}, 5),
-                "weight of the model .* is not an array of numbers: .*grad",
-            ),
+            (({"weight": torch.zeros(2, 2, requires_grad=True)}, 5), "weight .* is not an array of numbers: .*grad"),
             (({"weight": np.ones((2, 2), np.complex64)}, 5), "weight .* is not an array of numbers: .* complex64"),
             (({"weight": np.ones((2, 2), "M8[s]")}, 5), r"weight .* is not an array of numbers: .* datetime64\[s\]"),
             (({"weight": np.ma.masked_array(np.ones((2, 2)), [[0, 0], [1, 0]])}, 5), "weight .* it has masked values"),
             (("model", np.timedelta64(3, "ns")), r"examples .*got np\.timedelta64\(3,'ns'\)"),
-            (Fitted({}, 5, normaliser=np.ma.masked), "normaliser that fit returned must be a number, got masked"),
             (({"weight": np.zeros(4, np.float32), "bias": np.zeros(2, np.float32)}, 5), "needs weight .*got \\(4,\\)"),
             (({"weight": np.zeros((2, 2), np.float32), "bias": [0, 0]}, 5), "needs bias .*got list"),
             (("model", 0), "examples .*got 0"),
             (("model", True), "examples .*got True"),
-            (("model", np.float32(3.0)), r"examples .*got np\.float32\(3\.0\)"),
             (("model", np.arange(3)), r"examples .*got array\(\[0, 1, 2\]\)"),
             (Fitted({}, 5, normaliser="3"), "normaliser that fit returned must be a number, got '3'"),
             (Fitted({}, 5, normaliser=-1.0), "normaliser that fit returned must not be negative, got -1.0"),

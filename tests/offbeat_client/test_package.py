@@ -37,15 +37,15 @@ print(len(names))
     assert int(run_blocked(script)) >= len(modules)
 
 
-def test_plans_and_compressors_need_no_http():
-    run_blocked("""
+def test_a_numpy_client_takes_part_without_torch_and_the_packages_of_the_helper(tmp_path):
+    script = """
 import offbeat_core.compression, offbeat_core.local_plan, offbeat_core.sent_update
 assert "httpx" not in sys.modules and "pydantic" not in sys.modules
-""")
-
-
-def test_a_numpy_client_takes_part_without_torch(tmp_path):
-    script = """
+for name in ("click", "fastapi", "granian", "scipy", "starlette"):
+    sys.modules[name] = None
+import offbeat_client
+for name in offbeat_client.__all__:
+    getattr(offbeat_client, name)
 from offbeat_client import Fitted, run
 
 def fit(model, visit):
@@ -63,13 +63,3 @@ print(run(url, fit, folder, enrolment_token=token, visits=2))
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="has no attribute 'unknown'"):
         _ = offbeat_client.unknown
-
-
-def test_a_client_needs_no_packages_of_the_helper():
-    run_blocked("""
-for name in ("click", "fastapi", "granian", "scipy", "starlette"):
-    sys.modules[name] = None
-import offbeat_client
-for name in offbeat_client.__all__:
-    getattr(offbeat_client, name)
-""")

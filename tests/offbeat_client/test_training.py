@@ -26,22 +26,14 @@ PLAN = LocalPlan(steps=3, batch_size=2, lr=0.25)
 
 @pytest.fixture
 def outbox(tmp_path):
-    return Outbox(tmp_path / "box")
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path):
     (tmp_path / "box").mkdir()
+    return Outbox(tmp_path / "box")
 
 
 def remember(outbox, visit, value):
     """Let an update of version 9 count, whose memory is ``value`` everywhere."""
-    pending = outbox.put(
-        visit(number=3, version=9),
-        lambda path: path.write_bytes(b"body"),
-        np.full(6, value, np.float32),
-        lambda path: {},
-    )
+    memory = np.full(6, value, np.float32)
+    pending = outbox.put(visit(number=3, version=9), lambda path: path.write_bytes(b"body"), memory, lambda path: {})
     outbox.acknowledge(pending, True, 1.5)
 
 
@@ -76,10 +68,8 @@ def test_the_offset_is_the_vector_beside_the_model_minus_the_memory(visit, model
     assert gradient_offset(corrected, model_file, outbox).tolist() == [1.5] * 6
     heard = []
     train(corrected, model_file, lambda _, here: heard.append(here.offset), outbox)
-    assert {name: array.tolist() for name, array in heard[0].items()} == {
-        "weight": [[1.5, 1.5], [1.5, 1.5]],
-        "bias": [1.5, 1.5],
-    }
+    found = {name: array.tolist() for name, array in heard[0].items()}
+    assert found == {"weight": [[1.5, 1.5], [1.5, 1.5]], "bias": [1.5, 1.5]}
 
 
 def test_the_announcement(visit, model_file, model, outbox):
@@ -105,25 +95,19 @@ def test_the_announcement(visit, model_file, model, outbox):
     assert needed.announcement["loss"] == 0.5
 
 
-@pytest.mark.parametrize(("has_memory", "since", "sent"), [(True, 9, 1.5), (False, None, 2.0)])
-def test_a_difference_without_memory_has_no_since(visit, model_file, model, outbox, has_memory, since, sent):
+@pytest.mark.parametrize("has_memory", [True, False])
+def test_a_difference_and_a_corrected_update_without_memory_have_no_since(visit, model_file, model, outbox, has_memory):
     if has_memory:
         remember(outbox, visit, 0.5)
-    pending = put_update(visit(payload="difference", since=9), model_file, (minus(model, 2), 1), 1.0, outbox)
-    assert pending.announcement["since"] == since
-    assert body(outbox, pending) == [sent] * 6
-
-
-@pytest.mark.parametrize(("has_memory", "since", "offset"), [(True, 9, 1.5), (False, None, 2.0)])
-def test_a_corrected_update_remembers_the_control_variate(visit, model_file, model, outbox, has_memory, since, offset):
-    if has_memory:
-        remember(outbox, visit, 0.5)
-    here = visit(PLAN, corrects_gradients=True, since=9)
-    pending = put_update(here, model_file, Fitted(minus(model, 3), 1, steps=2), 1.0, outbox)
-    assert pending.announcement["since"] == since
+    difference = put_update(visit(payload="difference", since=9), model_file, (minus(model, 2), 1), 1.0, outbox)
+    assert body(outbox, difference) == [1.5 if has_memory else 2.0] * 6
+    corrected = visit(PLAN, corrects_gradients=True, since=9)
+    pending = put_update(corrected, model_file, Fitted(minus(model, 3), 1, steps=2), 1.0, outbox)
     assert body(outbox, pending) == [3.0] * 6
+    for made in (difference, pending):
+        assert made.announcement["since"] == (9 if has_memory else None)
     outbox.acknowledge(pending, True, None)
-    assert outbox.memory(12, 6).tolist() == [3.0 / 0.5 - offset] * 6
+    assert outbox.memory(12, 6).tolist() == [3.0 / 0.5 - (1.5 if has_memory else 2.0)] * 6
 
 
 PROBED = LocalPlan(steps=4, batch_size=3, lr=0.5)
@@ -181,19 +165,13 @@ def test_a_failed_request_ends_the_probe(method, path, server, wanted, connectio
     assert server.speeds == []
 
 
-def test_the_users_error_is_one_line(wanted, connection, tmp_path):
-    def fit(model, visit):
-        raise ZeroDivisionError("mine")
-
-    with pytest.raises(OffbeatError, match=r"the client's fit failed: ZeroDivisionError: mine"):
-        probe(connection, tmp_path, 2, fit, Outbox(tmp_path))
-
-
-@pytest.mark.parametrize("answer", [{}, {"probe": {}, "upload_bytes": 1}, {"probe": None, "upload_bytes": 2**18 + 1}])
-def test_an_invalid_answer_is_one_line(answer, server, connection, tmp_path):
-    server.probe = answer
-    with pytest.raises(OffbeatError, match="answer to GET /v1/probe is not understood"):
-        probe(connection, tmp_path, 2, fit, Outbox(tmp_path))
+def test_an_error_of_the_users_or_of_the_server_is_one_line(server, wanted, connection, tmp_path):
+    with pytest.raises(OffbeatError, match=r"the client's fit failed: ZeroDivisionError: "):
+        probe(connection, tmp_path, 2, lambda *_: 1 / 0, Outbox(tmp_path))
+    for answer in ({}, {"probe": {}, "upload_bytes": 1}, {"probe": None, "upload_bytes": 2**18 + 1}):
+        server.probe = answer
+        with pytest.raises(OffbeatError, match="answer to GET /v1/probe is not understood"):
+            probe(connection, tmp_path, 2, fit, Outbox(tmp_path))
 
 
 def test_the_real_server_plans_the_first_visit_by_it_and_never_asks_again(tmp_path, quick):
@@ -264,26 +242,14 @@ def test_a_client_measures_the_version_and_then_trains(server, join, model):
     assert set(supports(server)) == {"needs_loss, evaluate"}
 
 
-def test_a_function_may_have_it_too(server, join):
+def test_a_function_may_have_it_too_and_numbers_of_numpy_and_torch(server, join):
     def fit(model, visit):
         return model, 3
 
-    fit.evaluate = lambda model: ({"size": float(sum(array.size for array in model.values()))}, 2)
+    fit.evaluate = lambda model: ({"a": np.float32(0.5), "b": torch.tensor(2), "c": np.array(0.25)}, np.int64(7))
     assert join(fit) == 1
-    assert server.evaluated == [(12, {"model_sha256": server.digest(12), "examples": 2, "metrics": {"size": 6.0}})]
-
-
-def test_its_numbers_may_be_those_of_numpy_or_torch(server, join):
-    metrics = {"a": np.float32(0.5), "b": torch.tensor(2), "c": np.array(0.25)}
-    assert join(Measuring((metrics, np.int64(7)))) == 1
-    assert server.evaluated[0][1]["metrics"] == {"a": 0.5, "b": 2.0, "c": 0.25}
-    assert server.evaluated[0][1]["examples"] == 7
-
-
-def test_a_client_without_it_does_not_say_that_it_can(server, join):
-    server.evaluations.clear()
-    assert join(lambda model, visit: (model, 3)) == 1
-    assert set(supports(server)) == {"needs_loss"}
+    metrics = {"a": 0.5, "b": 2.0, "c": 0.25}
+    assert server.evaluated == [(12, {"model_sha256": server.digest(12), "examples": 7, "metrics": metrics})]
 
 
 @pytest.mark.parametrize(
@@ -291,18 +257,13 @@ def test_a_client_without_it_does_not_say_that_it_can(server, join):
     [
         (RuntimeError("no memory"), "the client's evaluate failed: RuntimeError: no memory"),
         (0.5, "must return (metrics, examples), got a float"),
-        ((NUMBERS, 7, 8), "must return (metrics, examples), got a tuple"),
         (({"loss": math.nan}, 7), "metrics.loss"),
-        (({"loss": 1e39}, 7), "metrics.loss"),
         (({"a b": 1.0}, 7), "metrics.a b"),
         (({}, 7), "metrics"),
         (({"loss": "high"}, 7), "loss must be a number, got 'high'"),
-        (({"loss": None}, 7), "wrong value: loss must be a number, got None"),
         (({"loss": True}, 7), "wrong value: loss must be a number, got True"),
         ((NUMBERS, np.float32(7)), "examples must be a whole number of at least 1, got np.float32(7.0)"),
         (({f"m{number}": 1.0 for number in range(33)}, 7), "metrics"),
-        ((NUMBERS, 0), "examples must be a whole number of at least 1, got 0"),
-        ((NUMBERS, 2.5), "examples must be a whole number of at least 1, got 2.5"),
     ],
 )
 def test_a_failed_evaluation_is_given_up_and_training_goes_on(server, join, caplog, result, reason):
@@ -315,17 +276,15 @@ def test_a_failed_evaluation_is_given_up_and_training_goes_on(server, join, capl
     assert "\n" not in warning
 
 
-def test_a_version_that_is_gone_is_given_up(server, join):
-    server.evaluations[0]["version"] = 11
+@pytest.mark.parametrize(
+    ("version", "status", "kind", "gives_up"),
+    [(12, 404, "no-such-evaluation", False), (12, 422, "too-many-examples", True), (11, 0, "", True)],
+)
+def test_a_version_that_is_gone_and_a_refused_answer_are_given_up(server, join, version, status, kind, gives_up):
+    server.evaluations[0]["version"] = version
+    server.faults["POST", "/v1/evaluations/12"] = [Fault(status, kind)]
     assert join(Measuring()) == 1
-    assert "/v1/evaluations/11/give-up" in server.paths("POST")
-
-
-@pytest.mark.parametrize(("kind", "gives_up"), [("no-such-evaluation", False), ("too-many-examples", True)])
-def test_a_refused_answer(server, join, kind, gives_up):
-    server.faults["POST", "/v1/evaluations/12"] = [Fault(404 if not gives_up else 422, kind)]
-    assert join(Measuring()) == 1
-    assert ("/v1/evaluations/12/give-up" in server.paths("POST")) is gives_up
+    assert (f"/v1/evaluations/{version}/give-up" in server.paths("POST")) is gives_up
 
 
 def test_an_answer_is_repeated_until_it_is_acknowledged(server, join):

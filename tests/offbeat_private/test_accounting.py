@@ -1,4 +1,5 @@
 import math
+from collections.abc import Callable
 
 import mpmath
 import numpy as np
@@ -18,12 +19,7 @@ def delta_in_fifty_digits(mu: float, value: float) -> mpmath.mpf:
 
 @pytest.mark.parametrize(
     ("sigma", "participations", "delta", "expected"),
-    [
-        (5, 1, 1e-5, 0.726),
-        (5, 10, 1e-5, 2.594),
-        (5, 100, 1e-5, 9.997),
-        (0.8, 10, 1e-6, 25.9),
-    ],
+    [(5, 1, 1e-5, 0.726), (5, 10, 1e-5, 2.594), (5, 100, 1e-5, 9.997), (0.8, 10, 1e-6, 25.9)],
 )
 def test_epsilon_of_the_design(sigma: float, participations: int, delta: float, expected: float) -> None:
     # half a unit of the last digit given
@@ -92,23 +88,22 @@ def test_ends() -> None:
     assert epsilon(1e-3, 1, 1e-5) == pytest.approx(1e6 / 2 + 4.2649 * 1e3, rel=1e-5)  # Φ(−4.2649) = 10⁻⁵
 
 
-@pytest.mark.parametrize("delta", [0.0, 1.0, -1e-5, math.nan])
-def test_delta_out_of_range_is_refused(delta: float) -> None:
-    with pytest.raises(ValueError, match="delta"):
-        epsilon(5, 10, delta)
-    with pytest.raises(ValueError, match="delta"):
-        noise_multiplier(4, 10, delta)
-
-
-def test_other_values_out_of_range_are_refused() -> None:
-    with pytest.raises(ValueError, match="noise_multiplier"):
-        epsilon(-1, 10, 1e-5)
-    with pytest.raises(ValueError, match="participations"):
-        epsilon(1, -1, 1e-5)
-    with pytest.raises(ValueError, match="target_epsilon"):
-        noise_multiplier(0, 1, 1e-5)
-    with pytest.raises(ValueError, match="participations"):
-        noise_multiplier(1, 0, 1e-5)
+@pytest.mark.parametrize(
+    ("compute", "arguments", "name"),
+    [
+        *((epsilon, (5, 10, delta), "delta") for delta in (0.0, 1.0, math.nan)),
+        (noise_multiplier, (4, 10, 1.0), "delta"),
+        (epsilon, (-1, 10, 1e-5), "noise_multiplier"),
+        (epsilon, (1, -1, 1e-5), "participations"),
+        (noise_multiplier, (0, 1, 1e-5), "target_epsilon"),
+        (noise_multiplier, (1, 0, 1e-5), "participations"),
+    ],
+)
+def test_values_out_of_range_are_refused(
+    compute: Callable[..., float], arguments: tuple[float, float, float], name: str
+) -> None:
+    with pytest.raises(ValueError, match=name):
+        compute(*arguments)
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,7 @@ def test_the_agreed_plan_is_accepted_at_any_version():
     [
         ({"lr": 1e-30}, "lr is 1e-30 at version 4, the terms say 0.1"),
         ({"lr": 0.1 * (1 + 1e-8)}, "lr is 0.1 at version 4, the terms say 0.1"),
-        ({"lr": (0.1,) * 9 + (1e-9,)}, "lr is 1e-09 at version 4, the terms say 0.1"),
         ({"steps": 9}, "steps is 9, the terms say 10"),
-        ({"steps": 3000}, "steps is 3000, the terms say 10"),
         ({"momentum": 0.9999999}, "momentum is 0.9999999, the terms say 0.9"),
         ({"batch_size": 1}, "batch_size is 1, the terms say 32"),
         ({"weight_decay": 1e6}, "weight_decay is 1000000.0, the terms say 0.01"),

@@ -24,23 +24,17 @@ def test_two_at_once_are_refused(tmp_path):
         pass
 
 
-def test_another_servers_client_is_refused(tmp_path):
+def test_another_servers_client_and_a_folder_that_cannot_be_used_are_refused(tmp_path):
     with ClientFolder(tmp_path) as folder:
         folder.keep_identity(ME)
         with pytest.raises(OffbeatError, match="belongs to client 17 of https://host, not of https://other"):
             folder.identity("https://other")
-
-
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+        (tmp_path / "identity.json").write_text('{"server": 1}')
+        with pytest.raises(OffbeatError, match=r"broken: take another folder, and enrol"):
+            folder.identity("https://host")
     (tmp_path / "file").touch()
     with pytest.raises(OffbeatError, match="cannot write into"), ClientFolder(tmp_path / "file" / "x"):
         pass
-
-
-def test_a_broken_identity_needs_another_folder(tmp_path):
-    (tmp_path / "identity.json").write_text('{"server": 1}')
-    with ClientFolder(tmp_path) as folder, pytest.raises(OffbeatError, match=r"broken: take another folder, and enrol"):
-        folder.identity("https://host")
 
 
 HEADS = [f"{number}:{number:064x}" for number in range(1, 4)]
@@ -56,13 +50,9 @@ def test_each_new_head_is_a_line(tmp_path):
     assert not (tmp_path / "audit-heads").exists()
     for head in (HEADS[0], HEADS[0], HEADS[1], None, HEADS[1], HEADS[0]):
         heads.keep(head)
-    assert lines(tmp_path) == [HEADS[0], HEADS[1], HEADS[0]]
-
-
-def test_a_restarted_client_continues_the_file(tmp_path):
-    for head in (HEADS[0], HEADS[0], HEADS[1]):
+    for head in (HEADS[0], HEADS[2]):  # restarts continue the file
         AuditHeads(tmp_path).keep(head)
-    assert lines(tmp_path) == HEADS[:2]
+    assert lines(tmp_path) == [HEADS[0], HEADS[1], HEADS[0], HEADS[2]]
 
 
 @pytest.mark.parametrize("torn", [HEADS[1][:30], HEADS[1]])

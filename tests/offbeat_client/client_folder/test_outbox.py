@@ -9,15 +9,22 @@ from offbeat_core.errors import OffbeatError
 
 from tests.offbeat_client.conftest import KilledError
 
+DELTA = {"terms": "0a", "divisor": 2.0, "model": "0b"}
+SHARE = {"version": 12, "share": "c2hhcmU="}
 
-def put(outbox, visit, memory=1.0, text=b"body", state=None):
+
+def put(outbox, visit, memory=1.0, state=None):
     return outbox.put(
         visit,
-        lambda path: path.write_bytes(text),
+        lambda path: path.write_bytes(b"body"),
         None if memory is None else np.full((6,), memory, np.float32),
         lambda path: {"bytes": path.stat().st_size},
         state,
     )
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
 
 
 def test_an_update_comes_back(tmp_path, visit):
@@ -35,9 +42,8 @@ def test_others_cannot_read_updates_also_in_a_folder_that_they_can_enter(tmp_pat
     outbox = Outbox(tmp_path)
     put(outbox, visit())
     outbox.put_delta(visit(number=5), np.ones(6, np.float32), {"terms": "0a" * 32, "divisor": 1.0, "model": "0b" * 32})
-    names = {"update-4", "memory-4.safetensors", "delta-5", "upload.json"}
-    assert {path.name for path in tmp_path.iterdir()} == names
-    assert {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in names} == {0o600}
+    assert names(tmp_path) == ["delta-5", "memory-4.safetensors", "update-4", "upload.json"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
 
 
 def test_the_memory_changes_with_a_receipt_that_says_so(tmp_path, visit):
@@ -48,9 +54,15 @@ def test_the_memory_changes_with_a_receipt_that_says_so(tmp_path, visit):
     outbox.acknowledge(put(outbox, visit(number=5, version=13), 2.0), False, None)
     assert outbox.memory(12, 6).tolist() == [1.0] * 6
     outbox.acknowledge(put(outbox, visit(number=6, version=14), 3.0), True, None)
-    assert outbox.memory(14, 6).tolist() == [3.0] * 6
     assert outbox.kept() == Kept(14, "memory-6.safetensors", 1.5)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.json", "memory-6.safetensors"]
+    put(outbox, visit(number=7, version=15), 4.0)
+    outbox.drop()
+    assert outbox.pending() is None
+    assert outbox.memory(14, 6).tolist() == [3.0] * 6
+    assert names(tmp_path) == ["kept.json", "memory-6.safetensors"]
+    outbox.acknowledge(put(outbox, visit(number=8, version=16), None), True, None)
+    assert outbox.memory(16, 6) is None
+    assert names(tmp_path) == ["kept.json"]
 
 
 def test_a_memory_belongs_to_one_version(tmp_path, visit):
@@ -59,53 +71,28 @@ def test_a_memory_belongs_to_one_version(tmp_path, visit):
     assert outbox.memory(None, 6) is None
     assert outbox.memory(11, 6) is None
     assert outbox.memory(12, 7) is None
+    assert outbox.memory(12, 6, np.int32) is None
+    assert outbox.memory(12, 6) is not None
     (tmp_path / "memory-4.safetensors").write_bytes(b"broken")
     assert outbox.memory(12, 6) is None
-
-
-def test_an_update_without_memory_removes_the_old_one(tmp_path, visit):
-    outbox = Outbox(tmp_path)
-    outbox.acknowledge(put(outbox, visit()), True, None)
-    outbox.acknowledge(put(outbox, visit(number=5, version=13), None), True, None)
-    assert outbox.memory(13, 6) is None
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.json"]
-
-
-def test_a_dropped_update_leaves_the_memory(tmp_path, visit):
-    outbox = Outbox(tmp_path)
-    outbox.acknowledge(put(outbox, visit()), True, None)
-    put(outbox, visit(number=5, version=13), 2.0)
-    outbox.drop()
-    assert outbox.pending() is None
-    assert outbox.memory(12, 6).tolist() == [1.0] * 6
-    assert not outbox.body(5).exists()
-
-
-def put_state(outbox, visit, state):
-    return outbox.put(visit, lambda path: path.write_bytes(b"body"), None, lambda path: {}, state)
 
 
 def test_the_state_changes_with_a_counted_update_that_has_one(tmp_path, visit):
     outbox = Outbox(tmp_path)
     assert outbox.state() is None
-    outbox.acknowledge(put_state(outbox, visit(number=4), b"four"), True, None)
+    outbox.acknowledge(put(outbox, visit(number=4), None, b"four"), True, None)
     assert Outbox(tmp_path).state() == b"four"
     for number, state, counted in ((5, b"five", False), (6, None, True), (7, b"seven", None)):
-        outbox.acknowledge(put_state(outbox, visit(number=number), state), counted, None)
+        outbox.acknowledge(put(outbox, visit(number=number), None, state), counted, None)
         assert outbox.state() == b"four"
-    put_state(outbox, visit(number=8), b"eight")
+    put(outbox, visit(number=8), None, b"eight")
     outbox.drop()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.json", "state-4"]
+    assert names(tmp_path) == ["kept.json", "state-4"]
     outbox.acknowledge(outbox.put_delta(visit(number=9), np.zeros(6, np.float32), DELTA, b"nine"), True, None)
     assert outbox.state() == b"nine"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.json", "state-9"]
-
-
-def test_a_lost_state_is_an_error(tmp_path, visit):
-    outbox = Outbox(tmp_path)
-    outbox.acknowledge(put_state(outbox, visit(), b"four"), True, None)
-    (tmp_path / "state-4").unlink()
-    with pytest.raises(OffbeatError, match=r"has lost state-4, the state of the client: take another folder"):
+    assert names(tmp_path) == ["kept.json", "state-9"]
+    (tmp_path / "state-9").unlink()
+    with pytest.raises(OffbeatError, match=r"has lost state-9, the state of the client: take another folder"):
         outbox.state()
 
 
@@ -135,11 +122,11 @@ def test_after_a_kill_an_update_is_complete_or_absent(visit, after_each_kill):
     outcomes = []
     for folder, _ in after_each_kill(lambda outbox: None, lambda outbox, _: put(outbox, visit())):
         outbox = Outbox(folder)
-        names = {path.name for path in folder.iterdir() if not path.name.endswith(".partial")}
+        whole = [name for name in names(folder) if not name.endswith(".partial")]
         if outbox.pending() is None:
-            assert names == set()
+            assert whole == []
         else:
-            assert names == {"update-4", "memory-4.safetensors", "upload.json"}
+            assert whole == ["memory-4.safetensors", "update-4", "upload.json"]
             assert outbox.body(4).read_bytes() == b"body"
         outcomes.append(outbox.pending() is not None)
     # Three files: content, name and folder of each; the last one's name is what counts.
@@ -170,10 +157,6 @@ def test_after_a_kill_a_receipt_can_be_recorded_again(visit, after_each_kill, co
     assert kills >= 6
 
 
-DELTA = {"terms": "0a", "divisor": 2.0, "model": "0b"}
-SHARE = {"version": 12, "share": "c2hhcmU="}
-
-
 def test_a_private_update_is_a_delta_then_a_share(tmp_path, visit):
     vector, masked = np.arange(6, dtype=np.float32), np.arange(6, dtype=np.uint32) << 29
     Outbox(tmp_path).put_delta(visit(lease_seconds=60.0), vector, DELTA)
@@ -189,22 +172,17 @@ def test_a_private_update_is_a_delta_then_a_share(tmp_path, visit):
     assert outbox.delta(pending).tolist() == vector.tolist()
     assert outbox.drop_share(pending) == outbox.pending() == replace(pending, announcement=None)
     assert outbox.delta(pending).tolist() == vector.tolist()
-
-
-def test_a_private_update_with_its_receipt_leaves_nothing(tmp_path, visit):
-    outbox = Outbox(tmp_path)
-    pending = outbox.put_share(outbox.put_delta(visit(), np.zeros(6, np.float32), DELTA), np.zeros(6, np.uint32), SHARE)
     outbox.acknowledge(pending, True, None)
-    assert [path.name for path in tmp_path.iterdir()] == ["kept.json"]
+    assert names(tmp_path) == ["kept.json"]
     assert outbox.kept().since == 12
 
 
-def counted(outbox, visit, number, version, since):
+def share(outbox, visit, number, version, since, counted=True):
     """Keep a share of a difference, and its receipt; the memory is the visit's number."""
     delta = {**DELTA, "since": since}
     pending = outbox.put_delta(visit(number=number, version=version), np.zeros(6, np.float32), delta)
     pending = outbox.put_share(pending, np.zeros(6, np.uint32), SHARE, np.full(6, number, np.int32))
-    outbox.acknowledge(pending, True, None)
+    outbox.acknowledge(pending, counted, None)
 
 
 def remembered(outbox, since):
@@ -214,38 +192,15 @@ def remembered(outbox, since):
 
 def test_of_differences_the_last_two_memories_are_kept(tmp_path, visit):
     outbox = Outbox(tmp_path)
-    counted(outbox, visit, 0, 10, None)
+    share(outbox, visit, 0, 10, None)
     assert (remembered(outbox, 10), remembered(outbox, None)) == ([0] * 6, None)
-    counted(outbox, visit, 1, 12, 10)
-    counted(outbox, visit, 2, 14, 12)
+    share(outbox, visit, 1, 12, 10)
+    share(outbox, visit, 2, 14, 12)
     found = [remembered(Outbox(tmp_path), since) for since in (10, 12, 14)]
     assert found == [None, [1] * 6, [2] * 6]
-    counted(outbox, visit, 3, 16, 12)  # the sum with visit 2 could not be opened
+    share(outbox, visit, 3, 16, 12)  # the sum with visit 2 could not be opened
     found = [remembered(Outbox(tmp_path), since) for since in (12, 14, 16)]
     assert found == [[1] * 6, None, [3] * 6]
-    assert {path.name for path in tmp_path.glob("memory-*")} == {"memory-1.safetensors", "memory-3.safetensors"}
-
-
-def test_memories_of_another_kind_are_not_used(tmp_path, visit):
-    outbox = Outbox(tmp_path)
-    counted(outbox, visit, 0, 10, None)
-    assert outbox.memory(10, 6) is None
-    outbox.acknowledge(put(outbox, visit()), True, None)
-    assert outbox.memory(12, 6) is not None
-    assert remembered(outbox, 12) is None
-
-
-def test_a_share_that_does_not_count_leaves_the_memories(tmp_path, visit):
-    outbox = Outbox(tmp_path)
-    counted(outbox, visit, 0, 10, None)
-    counted(outbox, visit, 1, 12, 10)
-    pending = outbox.put_delta(visit(number=2, version=14), np.zeros(6, np.float32), {**DELTA, "since": 12})
-    pending = outbox.put_share(pending, np.zeros(6, np.uint32), SHARE, np.full(6, 2, np.int32))
-    outbox.acknowledge(pending, False, None)
-    assert [remembered(outbox, since) for since in (10, 12, 14)] == [[0] * 6, [1] * 6, None]
-    assert len(list(tmp_path.glob("memory-*"))) == 2
-
-
-def test_a_kept_file_of_protocol_1_3_is_read(tmp_path):
-    (tmp_path / "kept.json").write_text('{"since": 3, "memory": null, "upload_seconds": 1.5}')
-    assert Outbox(tmp_path).kept() == Kept(3, None, 1.5)
+    share(outbox, visit, 4, 18, 16, counted=False)
+    assert [remembered(outbox, since) for since in (12, 16, 18)] == [[1] * 6, [3] * 6, None]
+    assert names(tmp_path) == ["kept.json", "memory-1.safetensors", "memory-3.safetensors"]

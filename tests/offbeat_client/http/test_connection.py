@@ -1,7 +1,6 @@
 import gzip
 import json
 import socket
-import time
 
 import pytest
 from offbeat_client.http.connection import Backoff, Connection, jitter
@@ -29,21 +28,15 @@ def test_attempts_end_and_other_refusals_are_final(server, connection, fault, st
     assert len(server.heard) == attempts
 
 
-def test_the_server_says_how_long_to_wait(server, connection, fault):
-    server.faults[CHECK_IN] = [fault(503, "busy", {"Retry-After": "0.3"})]
-    began = time.monotonic()
-    connection.ask(*CHECK_IN, CheckedIn)
-    assert time.monotonic() - began >= 0.3
-
-
-def test_waits_double_up_to_the_largest_and_are_drawn_anew(monkeypatch, server, fault):
+def test_waits_double_up_to_the_largest_beside_those_of_the_server(monkeypatch, server, fault):
+    assert 0 <= min(jitter(10.0) for _ in range(99)) < 3
     waits = []
     monkeypatch.setattr("offbeat_client.http.connection.time.sleep", waits.append)
     monkeypatch.setattr("offbeat_client.http.connection.jitter", lambda seconds: seconds)
-    server.faults[CHECK_IN] = [fault(500)] * 4
-    with Connection(server.url, backoff=Backoff(first_seconds=1.0, largest_seconds=3.0, attempts=5)) as connection:
+    server.faults[CHECK_IN] = [*[fault(500)] * 4, fault(503, "busy", {"Retry-After": "0.5"})]
+    with Connection(server.url, backoff=Backoff(first_seconds=1.0, largest_seconds=3.0, attempts=6)) as connection:
         connection.ask(*CHECK_IN, CheckedIn)
-    assert waits == [1.0, 2.0, 3.0, 3.0]
+    assert waits == [1.0, 2.0, 3.0, 3.0, 3.5]
 
 
 def test_every_request_carries_the_token(server, connection):
@@ -53,20 +46,16 @@ def test_every_request_carries_the_token(server, connection):
     assert [headers["Authorization"] for _, _, headers in server.heard] == ["Bearer obc_1", "Bearer obc_2"]
 
 
-def test_an_unreachable_server_is_named(server, quick):
-    server.close()
-    with Connection(server.url, backoff=quick) as connection, pytest.raises(UnreachableError, match=server.url):
-        connection.ask(*CHECK_IN, CheckedIn)
-
-
-def test_the_read_limit_holds(quick):
+def test_a_server_that_is_silent_or_cannot_be_reached_is_named(server):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with (
-            Connection(url, backoff=Backoff(attempts=1), read_seconds=0.1) as connection,
-            pytest.raises(UnreachableError, match="ReadTimeout"),
-        ):
-            connection.ask(*CHECK_IN, CheckedIn)
+        server.close()
+        for address, reason in ((url, "ReadTimeout"), (server.url, "ConnectError")):
+            with (
+                Connection(address, backoff=Backoff(attempts=1), read_seconds=0.1) as connection,
+                pytest.raises(UnreachableError, match=f"{address} .*{reason}"),
+            ):
+                connection.ask(*CHECK_IN, CheckedIn)
 
 
 @pytest.mark.parametrize(
@@ -75,15 +64,6 @@ def test_the_read_limit_holds(quick):
 def test_other_urls_are_refused(url):
     with pytest.raises(OffbeatError, match="write https://host:port"):
         Connection(url)
-
-
-@pytest.mark.parametrize("content", [None, "no certificate"])
-def test_other_ca_files_are_refused(tmp_path, content):
-    path = tmp_path / "ca.pem"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(OffbeatError, match=r"ca\.pem"):
-        Connection("https://localhost", ca=path)
 
 
 def test_an_answer_is_never_decompressed(server, connection):
@@ -117,9 +97,3 @@ def test_a_refusal_changes_no_terminal(server, connection):
     with pytest.raises(ServiceError) as caught:
         connection.ask("POST", "/v1/checkin", CheckedIn)
     assert caught.value.detail == "no?[2J?".ljust(1000, "x")
-
-
-def test_jitter_covers_the_range():
-    times = [jitter(10.0) for _ in range(200)]
-    assert 0 <= min(times) < 2
-    assert 8 < max(times) <= 10

@@ -19,13 +19,13 @@ def folder(tmp_path):
         yield folder
 
 
-def test_a_token_may_have_the_mark_and_the_line_end_of_an_editor(server, connection, folder):
-    identify(connection, folder, "\ufeffobe_1\r\n", None)
-    assert server.heard[0][2]["Authorization"] == "Bearer obe_1"
-
-
-def test_a_client_enrols_once(server, connection, folder):
-    identity = identify(connection, folder, "obe_1", "ward-3")
+def test_a_client_enrols_once(server, connection, folder, fault):
+    server.faults["POST", "/v1/enrol"] = [fault(401, "unknown-token")]
+    with pytest.raises(ServiceError):
+        identify(connection, folder, "obe_0", None)
+    assert folder.identity(connection.url) is None
+    server.heard.clear()
+    identity = identify(connection, folder, "\ufeffobe_1\r\n", "ward-3")  # with the mark and the line end of an editor
     assert (identity.client, identity.token, identity.renew_at) == (2, "obc_1", None)
     assert identify(connection, folder, None, None) == identity
     assert server.paths("POST") == ["/v1/enrol"]
@@ -68,13 +68,6 @@ def test_before_the_first_answer_attempts_end_soon(server, folder, fault):
         identify(line, folder, "obe_1", None)
         server.faults["POST", "/v1/checkin"] = [fault(503, "busy")] * 50
         assert line.ask("POST", "/v1/checkin", CheckedIn).finished
-
-
-def test_a_refused_token_is_not_kept(server, connection, folder, fault):
-    server.faults["POST", "/v1/enrol"] = [fault(401, "unknown-token")]
-    with pytest.raises(ServiceError):
-        identify(connection, folder, "obe_1", None)
-    assert folder.identity(connection.url) is None
 
 
 def test_a_token_is_renewed_in_the_middle_of_its_life(server, connection, folder, monkeypatch):

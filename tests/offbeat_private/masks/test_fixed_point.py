@@ -30,11 +30,6 @@ def test_the_norm_neither_overflows_nor_vanishes(vector):
     assert norm(vector) == pytest.approx(exact_norm(vector), rel=1e-12)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_the_norm_of_a_vector_that_is_not_finite_is_not_finite(bad):
-    assert not math.isfinite(norm(float32(1, bad, 2)))
-
-
 def test_the_factor_never_enlarges():
     assert clip_factor(5.0, 2.0) == 0.4
     assert clip_factor(2.0, 2.0) == clip_factor(0.0, 2.0) == 1.0
@@ -44,8 +39,10 @@ def test_the_factor_never_enlarges():
 def test_a_vector_that_is_not_finite_becomes_zeros(bad):
     vector = np.ones(40_000, np.float32)
     vector[39_000] = bad  # pieces before it have been quantised already
+    assert not math.isfinite(norm(vector))
     assert not quantise(vector, 1e-3, KEY, LARGEST).any()
     assert not quantise(vector, 1e-3, KEY, LARGEST, factor=0.0).any()
+    assert not whole_numbers(vector, clip_norm=1.0, largest=LARGEST, key=KEY).any()
 
 
 @given(MODERATE, st.sampled_from([0.5, 0.01, 3.0]), st.binary(min_size=32, max_size=32))
@@ -93,36 +90,21 @@ def test_rounding_is_unbiased_where_float32_is_not():
     assert float(wrong.mean(dtype=np.float64)) - 300_000.3125 == pytest.approx(1 / 64, abs=0.002)
 
 
-@pytest.mark.parametrize("x", [-0.75, -2.0, 0.25, 1e-3])
-def test_the_mean_is_the_number(x):
+@pytest.mark.parametrize("x", [-0.75, -2.0, 0.5, 1e-3])
+def test_the_mean_is_the_number_and_neighbours_are_rounded_independently(x):
     count = 1_000_000
     q = quantise(np.full(count, x, np.float32), 1.0, KEY, LARGEST)
     share = x - math.floor(x)
     assert abs(float(q.mean()) - np.float32(x)) <= 5 * math.sqrt(share * (1 - share) / count)
-
-
-def test_neighbours_are_rounded_independently():
-    up = quantise(np.full(1_000_000, 0.5, np.float32), 1.0, KEY, LARGEST) - 0.5
-    for lag in (1, 2, 4, 16_384):
+    for lag in (1, 2, 4, 16_384) if x == 0.5 else ():
+        up = q - 0.5
         assert abs(float(np.mean(up[lag:] * up[:-lag]))) < 5 * 0.25 / math.sqrt(len(up) - lag)
-
-
-def test_the_vector_is_not_changed():
-    vector = float32(1.25, -7)
-    quantise(vector, 0.5, KEY, LARGEST, 0.1)
-    assert vector.tolist() == [1.25, -7]
 
 
 def integer_norm_is_within(numbers, largest):
     """Compare Σ q² with (largest + √d)², by fractions on both sides of the root."""
     rest = sum(q * q for q in numbers) - largest**2 - len(numbers)  # ≤ 2 · largest · √d
     return rest <= 0 or rest**2 <= 4 * largest**2 * len(numbers)
-
-
-@given(st.lists(st.integers(-9, 9), min_size=1, max_size=6), st.integers(1, 12))
-def test_the_norm_of_whole_numbers_is_checked_exactly(numbers, largest):
-    found = is_within(np.array(numbers, np.int32), largest)
-    assert found == integer_norm_is_within(numbers, largest)
 
 
 def test_the_norm_of_few_whole_numbers_is_checked_exactly():
@@ -157,13 +139,6 @@ def test_whole_numbers_are_divided_clipped_scaled_and_within_the_sensitivity(vec
     expected = np.array([float(x) * clip * scale for x in exact])
     np.testing.assert_array_less(np.abs(step * q - expected), step * (1 + 1e-6))
     assert sum(int(n) ** 2 for n in q) <= (largest + math.sqrt(len(q))) ** 2 * (1 + 1e-12)
-
-
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_an_update_that_is_not_finite_becomes_zeros(bad):
-    vector = np.ones(40_000, np.float32)
-    vector[39_000] = bad
-    assert not whole_numbers(vector, clip_norm=1.0, largest=LARGEST, key=KEY).any()
 
 
 def test_numbers_beyond_the_sensitivity_become_zeros(monkeypatch):

@@ -13,7 +13,7 @@ from offbeat_private.masks.envelope import parse
 from offbeat_private.masks.fixed_point import quantise, whole_numbers
 from offbeat_private.masks.helper_facts import EpochKey, Head
 from offbeat_private.masks.keystream import keystream
-from offbeat_private.masks.share import make_share, mask, vector_digest
+from offbeat_private.masks.share import make_share, vector_digest
 
 
 @pytest.fixture(scope="session")
@@ -86,6 +86,7 @@ def test_masked_minus_mask_is_the_quantised_vector(share_of, unmasked, make_term
 
     monkeypatch.setattr(os, "urandom", urandom)
     delta, terms = normal(20_000, 0.001), make_terms(length=20_000)  # of norm 0.14: not clipped
+    delta.flags.writeable = False
     assert unmasked(share_of(delta, terms)).tolist() == quantise(delta, terms.step, drawn[0], terms.largest).tolist()
     assert [len(key) for key in drawn] == [32, 32, 32]  # for the rounding, the mask, the commitment
 
@@ -133,32 +134,17 @@ def test_masks_of_a_batch_wrap_around_and_vanish(share_of, unmasked):
     assert total.view(np.int32).tolist() == plain.tolist()
 
 
-def test_a_mask_is_added_modulo_two_to_the_32():
-    words = keystream(b"s" * 32, 0, 40_000)
-    quantised = (2**31 - 1 - np.arange(40_000)).astype(np.int32)
-    expected = [(int(q) + int(word)) % 2**32 for q, word in zip(quantised, words, strict=True)]
-    assert mask(quantised.copy(), b"s" * 32).tolist() == expected
-
-
 def test_the_digest_is_over_little_endian_words():
     vector = np.array([1, 0x01020304], np.uint32)
     assert vector_digest(vector) == hashlib.sha256(b"\1\0\0\0\4\3\2\1").digest()
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_an_update_that_is_not_finite_is_sent_as_zeros(share_of, unmasked, bad):
+def test_an_update_that_is_not_finite_is_sent_as_zeros(share_of, unmasked):
     delta = normal(1000)
-    delta[999] = bad
+    delta[999] = np.nan
     share = share_of(delta)
     assert not unmasked(share).any()
     assert len(np.unique(share.masked)) > 990  # and looks like any other
-
-
-def test_the_delta_is_not_changed(share_of):
-    delta = normal(1000)
-    before = delta.copy()
-    share_of(delta, divisor=3.0, scale=0.5)
-    assert np.array_equal(delta, before)
 
 
 def test_one_copy_of_the_vector_is_made(share_of):
@@ -175,26 +161,21 @@ def test_one_copy_of_the_vector_is_made(share_of):
     ("changed", "message"),
     [
         ({"scale": 0.12}, r"scale must be in 0\.125 … 1, got 0\.12"),
-        ({"scale": 1.01}, "scale must be in"),
-        ({"scale": math.nan}, "scale must be in"),
         ({"divisor": 0.0}, "divisor must be greater than 0"),
-        ({"divisor": math.nan}, "divisor must be finite"),
         ({"version": 6}, "version 6 of the share is older than start_version 7"),
         ({"visit": -1}, "visit of a share must be in"),
-        ({"head": Head(8, b"h")}, "head of a share must have 32 bytes"),
         ({"model": b"m"}, "model of a share must have 32 bytes"),
         ({"epoch_key": EpochKey(3, bytes(31))}, "32 bytes"),
+        *(
+            ({"delta": delta}, r"the delta must be float32 \(1000,\), got float")
+            for delta in (np.zeros(999, np.float32), np.zeros(1000), np.zeros((1, 1000), np.float32))
+        ),
     ],
 )
-def test_values_out_of_range_are_refused(share_of, changed, message):
+def test_values_out_of_range_are_refused(share_of, make_terms, changed, message):
+    delta = changed.pop("delta", normal(1000))
     with pytest.raises(ValueError, match=message):
-        share_of(normal(1000), **changed)
-
-
-@pytest.mark.parametrize("delta", [np.zeros(999, np.float32), np.zeros(1000), np.zeros((1, 1000), np.float32)])
-def test_another_shape_or_type_is_refused(share_of, make_terms, delta):
-    with pytest.raises(ValueError, match=r"the delta must be float32 \(1000,\), got float"):
-        share_of(delta, make_terms())
+        share_of(delta, make_terms(), **changed)
 
 
 def test_differences_of_shares_add_up_to_the_last_update(share_of, make_terms, unmasked):
@@ -204,13 +185,8 @@ def test_differences_of_shares_add_up_to_the_last_update(share_of, make_terms, u
         share = share_of(normal(1000, 10.0**-number), terms, previous=previous)
         total += unmasked(share)
         previous = share.quantised
+        assert not np.shares_memory(share.masked, previous)
         assert total.tolist() == previous.tolist()
         found = np.linalg.norm(previous * terms.step)
         assert found == pytest.approx(min(1.0, np.linalg.norm(normal(1000, 10.0**-number))), rel=1e-3)
-
-
-def test_the_memory_of_a_share_is_not_its_masked_vector(share_of, make_terms):
-    terms = make_terms(length=1000, noise_multiplier=0.0, payload="difference")
-    share = share_of(normal(1000), terms)
-    assert not np.shares_memory(share.masked, share.quantised)
     assert share_of(normal(1000)).quantised is None

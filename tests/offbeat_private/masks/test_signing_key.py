@@ -21,26 +21,16 @@ def pem(key, encryption):
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
 
 
-def test_the_key_is_made_once_for_its_owner_only(tmp_path):
-    path = tmp_path / "client.key"
+def test_the_key_is_made_once_for_its_owner_only_on_disk_before_it_is_used(tmp_path, monkeypatch):
+    path, written = tmp_path / "client.key", []
+    monkeypatch.setattr(module, "write_durably", lambda *args, mode: written.append(mode) or write_durably(*args, mode))
     key = signing_key(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     content = path.read_bytes()
     assert signing_key(path).private_bytes_raw() == key.private_bytes_raw()
     assert path.read_bytes() == content
     assert signing_key(tmp_path / "other.key").private_bytes_raw() != key.private_bytes_raw()
-
-
-def test_the_key_is_on_disk_before_it_is_used(tmp_path, monkeypatch):
-    written = []
-
-    def write(path, content, mode):
-        written.append(mode)
-        write_durably(path, content, mode)
-
-    monkeypatch.setattr(module, "write_durably", write)
-    signing_key(tmp_path / "client.key")
-    assert written == [0o600]
+    assert written == [0o600] * 2
 
 
 @pytest.mark.parametrize(

@@ -144,18 +144,7 @@ class Outbox:
         body = self.body(visit.number)
         _write(body, write_body)
         self._write_memory(visit.number, memory)
-        has_state = self._put_state(visit.number, state)
-        pending = Pending(
-            visit.number,
-            visit.version,
-            visit.length,
-            visit.lease_seconds,
-            memory is not None,
-            announce(body),
-            has_state=has_state,
-        )
-        write_json(self._pending, asdict(pending))
-        return pending
+        return self._keep(visit, memory is not None, announce(body), state)
 
     def put_delta(self, visit: Visit, vector: NDArray[np.float32], delta: Delta, state: bytes | None = None) -> Pending:
         """Keep the delta of a private update; it survives any kill from here on.
@@ -163,11 +152,7 @@ class Outbox:
         If ``delta`` has ``since``, its share will have a memory.
         """
         _write(self._delta_path(visit.number), lambda path: vector.astype("<f4", copy=False).tofile(path))
-        facts = visit.number, visit.version, visit.length, visit.lease_seconds
-        has_state = self._put_state(visit.number, state)
-        pending = Pending(*facts, "since" in delta, announcement=None, delta=delta, has_state=has_state)
-        write_json(self._pending, asdict(pending))
-        return pending
+        return self._keep(visit, "since" in delta, None, state, delta)
 
     def delta(self, pending: Pending) -> NDArray[np.float32]:
         """Return the delta of a private update, ``(d,)``."""
@@ -186,11 +171,11 @@ class Outbox:
         """
         _write(self.body(pending.visit), lambda path: masked.astype("<u4", copy=False).tofile(path))
         self._write_memory(pending.visit, memory)
-        return self._replace(pending, announcement)
+        return self._announce(replace(pending, announcement=announcement))
 
     def drop_share(self, pending: Pending) -> Pending:
         """Forget the share of a private update, whose delta stays."""
-        return self._replace(pending, None)
+        return self._announce(replace(pending, announcement=None))
 
     def acknowledge(self, pending: Pending, counted: bool, upload_seconds: float | None) -> None:
         """Record the receipt of an update; memory and state change if it counted."""
@@ -217,16 +202,22 @@ class Outbox:
         remove_durably(self._pending)
         self._tidy()
 
-    def _put_state(self, visit: int, state: bytes | None) -> bool:
-        if state is None:
-            return False
-        _write(self._state_path(visit), lambda path: path.write_bytes(state))
-        return True
+    def _keep(
+        self,
+        visit: Visit,
+        has_memory: bool,
+        announcement: dict[str, Any] | None,
+        state: bytes | None,
+        delta: Delta | None = None,
+    ) -> Pending:
+        if state is not None:
+            _write(self._state_path(visit.number), lambda path: path.write_bytes(state))
+        facts = visit.number, visit.version, visit.length, visit.lease_seconds
+        return self._announce(Pending(*facts, has_memory, announcement, delta, state is not None))
 
-    def _replace(self, pending: Pending, announcement: dict[str, Any] | None) -> Pending:
-        replaced = replace(pending, announcement=announcement)
-        write_json(self._pending, asdict(replaced))
-        return replaced
+    def _announce(self, pending: Pending) -> Pending:
+        write_json(self._pending, asdict(pending))
+        return pending
 
     def _delta_path(self, visit: int) -> Path:
         return self._folder / f"delta-{visit}"

@@ -14,7 +14,7 @@ run-…/answers/250      the answer to batch 250
 
 import os
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -124,8 +124,9 @@ class EpochKeys:
         """Make the key of an epoch unless it exists; erase those before the last epoch's."""
         if not self._path(epoch).exists():
             write_durably(self._path(epoch), X25519PrivateKey.generate().private_bytes_raw(), mode=0o600)
-        for path in list(self._before(epoch - 1)):
-            erase_durably(path)
+        for path in list(self._folder.iterdir()):
+            if path.name.isdecimal() and int(path.name) < epoch - 1:
+                erase_durably(path)
 
     def read(self, epoch: int) -> X25519PrivateKey:
         """Return the key of an epoch."""
@@ -133,6 +134,3 @@ class EpochKeys:
 
     def _path(self, epoch: int) -> Path:
         return self._folder / str(epoch)
-
-    def _before(self, epoch: int) -> Iterator[Path]:
-        return (path for path in self._folder.iterdir() if path.name.isdecimal() and int(path.name) < epoch)

@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from offbeat_private.helper.helper_refusal import HelperRefusal
@@ -143,10 +144,7 @@ class Rules:
     def _check_record(self, envelope: Envelope) -> None:
         """Check a record by itself, without the other records of its batch."""
         bound, counter = envelope.binding, self.head.number
-
-        def refuse(kind: str, detail: str) -> HelperRefusal:
-            return HelperRefusal(kind, f"client {bound.client.hex()[:16]}: {detail}", bound.client)
-
+        refuse = partial(_refusal, bound.client)
         if bound.run != self._terms.run:
             raise refuse("wrong-run", "its record is for another run: drop it")
         if bound.terms != self.terms_digest:
@@ -205,11 +203,10 @@ class Rules:
         models = {version: model for (version, model), _ in reversed(counts.most_common())} | self.opened.models
         for bound in bindings:
             if bound.model != models[bound.start_version]:
-                raise HelperRefusal(
-                    "other-model",
-                    f"client {bound.client.hex()[:16]}: it trained from another model as version {bound.start_version} "
-                    "than others: drop its record",
+                raise _refusal(
                     bound.client,
+                    "other-model",
+                    f"it trained from another model as version {bound.start_version} than others: drop its record",
                 )
         return {bound.start_version: bound.model for bound in bindings}
 
@@ -217,10 +214,7 @@ class Rules:
         """Return a client's history after its record, or refuse the record."""
         bound, terms = envelope.binding, self._terms
         past = self.opened.histories.get(bound.client, ClientHistory())
-
-        def refuse(kind: str, detail: str) -> HelperRefusal:
-            return HelperRefusal(kind, f"client {bound.client.hex()[:16]}: {detail}", bound.client)
-
+        refuse = partial(_refusal, bound.client)
         if bound.visit <= past.visit:
             raise refuse(
                 "visit-opened", f"visit {past.visit} of it was opened, and {bound.visit} is not later: drop its record"
@@ -249,6 +243,10 @@ class Rules:
 def epoch_of(number: int) -> int:
     """Return the epoch of a batch."""
     return (number - 1) // EPOCH_BATCHES
+
+
+def _refusal(client: bytes, kind: str, detail: str) -> HelperRefusal:
+    return HelperRefusal(kind, f"client {client.hex()[:16]}: {detail}", client)
 
 
 def _rolled_back() -> HelperRefusal:
