@@ -1,4 +1,4 @@
-"""The one exception that users see, hints at other frameworks' names, and names of settings."""
+"""The one exception that users see, hints at other names, names of settings."""
 
 import difflib
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence

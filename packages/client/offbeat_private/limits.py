@@ -1,4 +1,4 @@
-"""Limits of private runs: schedules that are possible, bands, and weights by staleness."""
+"""Limits of private runs: schedules, bands, and weights by staleness."""
 
 from offbeat_core.errors import OffbeatError
 

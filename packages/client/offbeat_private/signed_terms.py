@@ -1,4 +1,4 @@
-"""The terms of a private run, signed by its helper: what helper, server and clients agreed to."""
+"""The terms of a private run, which its helper signs: what all parts agreed to."""
 
 import hashlib
 import json

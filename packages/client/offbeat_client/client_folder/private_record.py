@@ -1,4 +1,4 @@
-"""What a client with terms keeps of a run: its last share, and its models by version."""
+"""Records of a client with terms: its last share, and its models by version."""
 
 import os
 import re
