@@ -119,17 +119,6 @@ class DeviatingServer:
 def facts_of(helper: Helper) -> dict[str, Any]:
     """Return a helper's facts as a server passes them on."""
     facts = helper.facts()
-    return {
-        "version": facts.head.number,
-        "scale": 1.0,
-        "epoch": {
-            "number": facts.epoch,
-            "public_key": facts.epoch_key[4:36].hex(),
-            "signature": facts.epoch_key[36:].hex(),
-        },
-        "head": {
-            "number": facts.head.number,
-            "digest": facts.head.digest.hex(),
-            "signature": facts.signature.hex(),
-        },
-    }
+    head = {"number": facts.head.number, "digest": facts.head.digest.hex(), "signature": facts.signature.hex()}
+    key = {"public_key": facts.epoch_key[4:36].hex(), "signature": facts.epoch_key[36:].hex()}
+    return {"version": facts.head.number, "scale": 1.0, "epoch": {"number": facts.epoch} | key, "head": head}

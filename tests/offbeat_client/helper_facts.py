@@ -39,19 +39,14 @@ class Helper:
         digest = hashlib.sha256(self.chain + bytes([self.head_number])).digest()
         packed = self.epoch.to_bytes(4, "big") + public
         head = self.head_number.to_bytes(8, "big") + digest
+        signed = {"epoch": b"offbeat-epoch-key-v1" + self._terms.digest + packed}
+        signed["head"] = b"offbeat-head-v1" + self._terms.digest + head
+        signatures = {name: self._key.sign(message).hex() for name, message in signed.items()}
         return {
             "version": self.version,
             "scale": self.scale,
-            "epoch": {
-                "number": self.epoch,
-                "public_key": public.hex(),
-                "signature": self._key.sign(b"offbeat-epoch-key-v1" + self._terms.digest + packed).hex(),
-            },
-            "head": {
-                "number": self.head_number,
-                "digest": digest.hex(),
-                "signature": self._key.sign(b"offbeat-head-v1" + self._terms.digest + head).hex(),
-            },
+            "epoch": {"number": self.epoch, "public_key": public.hex(), "signature": signatures["epoch"]},
+            "head": {"number": self.head_number, "digest": digest.hex(), "signature": signatures["head"]},
         }
 
     def open(self, announced: dict[str, Any], body: bytes) -> tuple[Binding, list[int]]:

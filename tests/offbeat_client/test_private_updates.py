@@ -30,10 +30,6 @@ def refused(folder, *options):
     return str(caught.value)
 
 
-def test_a_client_without_terms_makes_no_shares(folder):
-    assert made(folder, None) is None
-
-
 def test_a_client_logs_the_fingerprint_to_compare(folder, caplog):
     with caplog.at_level("INFO", "offbeat_client"):
         made(folder)
@@ -44,19 +40,12 @@ def test_a_client_logs_the_fingerprint_to_compare(folder, caplog):
     assert replace(terms, helper_key=bytes(32)).fingerprint != terms.fingerprint
 
 
-def test_a_key_may_be_elsewhere(folder):
-    key = (folder / "signing-key").rename(folder.with_name("key"))
-    assert made(folder, "terms.json", key) is not None
-    assert not (folder / "signing-key").exists()
-
-
-def test_a_key_needs_terms(folder):
+def test_a_key_may_be_elsewhere_but_is_not_made(folder):
+    assert made(folder, None) is None
     assert "--privacy-key is for a private run: give --terms" in refused(folder, None, folder / "signing-key")
-
-
-def test_a_missing_key_is_not_made(folder):
-    (folder / "signing-key").unlink()
+    key = (folder / "signing-key").rename(folder.with_name("key"))
     assert f"make one with offbeat client key --folder {folder}" in refused(folder)
+    assert made(folder, "terms.json", key) is not None
     assert not (folder / "signing-key").exists()
 
 

@@ -113,16 +113,9 @@ def test_files_that_cannot_be_compared_are_one_line(tmp_path):
         path.write_text(content)
         assert "is not a list of models: name the file models-….txt in a client's folder" in refused(good, path)
     after = "2 " + line.removeprefix("1 ")
-    wrongs = [
-        "",
-        "3",
-        f"-1 {DIGESTS[1]}",
-        f"01 {DIGESTS[1]}",
-        f"1 {DIGESTS[1]}0",
-        f"1  {DIGESTS[1]}",
-        f"{after}\n{line}",
-    ]
-    for wrong in [*wrongs, f"{line}\n{line}", f"{10**19} {DIGESTS[1]}", line.upper().replace("0", "A"), f"{line}\r"]:
+    numbers = [f"{number} {DIGESTS[1]}" for number in ("-1", "01", "1 ", 10**19)]
+    order = [f"{after}\n{line}", f"{line}\n{line}"]
+    for wrong in ["", "3", f"{line}0", *numbers, *order, line.upper().replace("0", "A"), f"{line}\r"]:
         path.write_text(f"{header}\n{wrong}\n", newline="")
         assert re.search(
             r"is damaged: line [23] is not a version after the last one and its digest", refused(path, good)

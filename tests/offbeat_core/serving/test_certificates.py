@@ -59,8 +59,10 @@ def test_clients_that_trust_the_ca_connect_to_the_hosts_only(tmp_path: Path) -> 
         shake_hands(made, foreign.ca, "localhost")
 
 
-def test_the_certificates_name_their_uses(tmp_path: Path) -> None:
-    made = make_certificates(tmp_path, HOSTS)
+def test_the_certificates_name_their_uses_and_are_for_the_owner_alone(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path / "a" / "b", HOSTS)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in made.ca.parent.iterdir()}
+    assert modes == dict.fromkeys(("ca.pem", "ca.key", "server.pem", "server.key"), 0o600)
     ca, server = load(made.ca), load(made.certificate)
     now = certificates._now()
     assert abs(ca.not_valid_after_utc - now - timedelta(days=3650)) < timedelta(minutes=5)
@@ -79,12 +81,6 @@ def test_the_certificates_name_their_uses(tmp_path: Path) -> None:
     assert names.get_values_for_type(x509.IPAddress) == [ipaddress.ip_address(host) for host in HOSTS[2:]]
     extended = server.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert list(extended) == [x509.ExtendedKeyUsageOID.SERVER_AUTH]
-
-
-def test_keys_are_for_the_owner_alone_and_nothing_else_is_left(tmp_path: Path) -> None:
-    make_certificates(tmp_path / "a" / "b", HOSTS)
-    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "a" / "b").iterdir()}
-    assert modes == dict.fromkeys(("ca.pem", "ca.key", "server.pem", "server.key"), 0o600)
 
 
 def test_valid_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,6 @@ SHORT = f"'{78 * 'x'}…"
         ({"population": LONG}, f"population = {SHORT}: must be a table"),
         ({LONG: 1}, f"unknown key {79 * 'x'}…: "),
         ({"population": {"clients": 1, "partition": {"name": LONG}}}, f"population.partition.name = {SHORT}: Allowed"),
-        ({"population": {"clients": 1, "when_away": LONG}}, f"population.when_away = {SHORT}: must be"),
         ({"population": {"clients": 1, "partition": LONG}}, f"population.partition = {SHORT}: must be a table"),
     ],
 )
@@ -64,8 +63,6 @@ def test_a_value_that_is_not_a_table_gets_an_example(key: str, value: Any, examp
     ("keys", "start"),
     [
         ({"groups": 1}, ".groups = 1: must be "),
-        ({"groups": 1_000_001}, ".groups = 1000001: must be "),
-        ({"first_labels": 0}, ".first_labels = 0: must be "),
         ({"groups": 3, "first_labels": 3}, ": first_labels makes two groups, so leave out groups = 3"),
     ],
 )
@@ -96,15 +93,12 @@ def test_all_mistakes_are_listed_each_once() -> None:
     assert len(caught.value.lines) == len(starts)
     for start in starts:
         assert sum(line.startswith(start) for line in caught.value.lines) == 1, start
-
-
-def test_a_missing_key_is_reported_beside_another_unknown_one() -> None:
-    table = {"population": {"lossi": 1}}
-    with pytest.raises(ValidationError) as caught:
+    table = {"population": {"lossi": 1}}  # beside another unknown key a missing one is reported
+    with pytest.raises(OffbeatError) as caught, error_prefix("file", table):
         Outer.model_validate(table)
-    assert [line.partition(":")[0] for line in mistakes(caught.value, table)] == [
-        "unknown key population.lossi", "population.clients is missing",
-    ]  # fmt: skip
+    unknown, missing = caught.value.lines
+    assert unknown.startswith("file: unknown key population.lossi: ")
+    assert missing == "file: population.clients is missing"
 
 
 def test_errors_are_collected() -> None:

@@ -111,13 +111,6 @@ def test_a_repeated_batch_is_recognised_in_any_order_and_an_opened_number_takes_
     assert world.kind(1, [*records, records[0]]) == "other-batch"
 
 
-def test_records_do_not_depend_on_their_order_in_a_batch(world):
-    other = World()
-    records = world.records({0: 0, 1: 0, 2: 0})
-    assert world.open(1, records).digest == other.open(1, [records[1], records[2], records[0]]).digest
-    assert world.rules.head == other.rules.head
-
-
 def test_visits_and_start_versions_of_a_client_rise(world):
     first = [world.record(0, 4, 4), *world.records({1: 0, 2: 0})]
     world.open(1, first)

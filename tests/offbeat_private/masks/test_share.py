@@ -2,6 +2,7 @@ import hashlib
 import math
 import os
 import tracemalloc
+from itertools import product
 
 import numpy as np
 import pytest
@@ -190,3 +191,16 @@ def test_differences_of_shares_add_up_to_the_last_update(share_of, make_terms, u
         found = np.linalg.norm(previous * terms.step)
         assert found == pytest.approx(min(1.0, np.linalg.norm(normal(1000, 10.0**-number))), rel=1e-3)
     assert share_of(normal(1000)).quantised is None
+
+
+def test_no_guess_of_an_update_can_be_confirmed(share_of, make_terms, hpke_key):
+    """The helper knows the mask: a plain digest of the masked vector would tell it which guess is right."""
+    terms = make_terms(length=2, bits=4, noise_multiplier=0.0)
+    share = share_of(np.array([0.3, -0.5], np.float32), terms)
+    mask_of_it = keystream(parse(share.record).open(hpke_key), 0, 2)
+    numbers = range(-terms.largest, terms.largest + 1)
+    guesses = [mask_of_it + np.array(pair, np.int64).astype(np.uint32) for pair in product(numbers, repeat=2)]
+    assert any(np.array_equal(guess, share.masked) for guess in guesses)
+    digests = [hashlib.sha256(guess.tobytes()).digest() for guess in guesses]
+    known = digests + [hashlib.sha256(digest).digest() for digest in digests]
+    assert not any(digest in share.record for digest in known)

@@ -2,7 +2,6 @@
 
 Clients get them through the server.
 
-
 ``head_0 = SHA-256(offbeat-chain-v1 ‖ terms digest)`` and ``head_n = SHA-256(offbeat-chain-v1 ‖ n ‖ head_{n−1} ‖ batch
 digest ‖ SHA-256 of the answer)``, n as 8 bytes, big-endian. A batch's digest is ``SHA-256(offbeat-batch-v1 ‖ run ‖ n ‖
 sorted records)``, so it does not depend on their order.
