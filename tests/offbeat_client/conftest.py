@@ -6,7 +6,7 @@ import ssl
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -189,8 +189,7 @@ class _Handler(BaseHTTPRequestHandler):
             return {}
         number = int(path.split("/")[3])
         if path.startswith("/v1/evaluations/"):
-            if not path.endswith("/give-up"):
-                server.evaluated.append((number, json.loads(body)))
+            server.evaluated += [] if path.endswith("/give-up") else [(number, json.loads(body))]
             return {"counted": True}
         if path.endswith("/give-up"):
             server.open = None
@@ -346,9 +345,8 @@ def kill_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.close()
+    with closing(Server()) as made:
+        yield made
 
 
 @pytest.fixture
@@ -357,10 +355,9 @@ def tls_server(tmp_path: Path) -> Iterator[tuple[Server, Path]]:
     files = make_certificates(tmp_path / "tls", ["127.0.0.1"])
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(files.certificate, files.key)
-    made = Server(context)
-    made._http.handle_error = lambda *_: None  # of a client that does not trust it
-    yield made, files.ca
-    made.close()
+    with closing(Server(context)) as made:
+        made._http.handle_error = lambda *_: None  # of a client that does not trust it
+        yield made, files.ca
 
 
 @pytest.fixture

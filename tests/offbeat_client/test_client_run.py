@@ -61,12 +61,11 @@ def test_a_life(server, run, model):
         server.offer(number, version, since=version - 1, payload="delta" if number else "params")
     server.counts = lambda visit: visit != 1
     assert run() == 2
-    assert vector(server, 0) == [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
-    assert vector(server, 2) == [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
+    assert vector(server, 0) == vector(server, 2) == [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
     assert server.paths("GET") == ["/v1/probe", "/v1/models/12", "/v1/models/13"]
     head = server.announced[2]
-    assert (head["version"], head["since"], head["examples"], head["steps"]) == (13, 12, 7, 3)
-    assert (head["normaliser"], head["bytes"]) == (3.0, len(server.bodies[2]))
+    found = [head[name] for name in ("version", "since", "examples", "steps", "normaliser", "bytes")]
+    assert found == [13, 12, 7, 3, 3.0, len(server.bodies[2])]
     assert 0 < head["step_seconds"] < 1
     assert 0 < head["upload_seconds"] < 1
     assert server.announced[0]["upload_seconds"] is None

@@ -1,18 +1,12 @@
+from dataclasses import fields
+
 import httpx
 import pytest
 from offbeat_client.http.connection import read_answer
 from offbeat_client.visit import visit_of
 from offbeat_core.errors import OffbeatError
 from offbeat_core.local_plan import Compression, LocalPlan
-from offbeat_core.messages import (
-    Answer,
-    CheckedIn,
-    Enrolled,
-    Enrolment,
-    PlanMessage,
-    UploadState,
-    VisitMessage,
-)
+from offbeat_core.messages import Answer, CheckedIn, Enrolled, Enrolment, PlanMessage, UploadState, VisitMessage
 from pydantic import ValidationError
 
 VISIT = {
@@ -99,7 +93,7 @@ def test_malformed_facts_of_a_share_are_refused(path, value):
 @pytest.mark.parametrize(
     "plan",
     [
-        LocalPlan(2, 32, (0.1, 0.05), momentum=0.5, weight_decay=0.01, clip_norm=2.0),
+        LocalPlan(2, 32, (0.1, 0.05), momentum=0.5, weight_decay=0.01, clip_norm=2.0, by_epochs=True),
         LocalPlan(1, 1, 0.1, mu=0.5, compression=Compression("qsgd", (("bits", 4),))),
         LocalPlan(1, 1, 0.1, compression=Compression("random_k", (("share", 0.5), ("scaled", False)))),
         LocalPlan(1, 1, 0.1, compression=Compression("sign"), error_feedback=True),
@@ -143,16 +137,17 @@ def test_an_answer_that_is_not_a_json_object_is_another_servers(content):
     response = httpx.Response(200, content=content, request=httpx.Request("GET", "https://host/"))
     with pytest.raises(OffbeatError, match="did not answer as an Offbeat server does"):
         read_answer(response, Answer)
+    nothing = httpx.Response(204, request=response.request)
+    assert read_answer(nothing, Answer) == Answer()
 
 
-def test_an_answer_without_content_is_empty():
-    assert read_answer(httpx.Response(204, request=httpx.Request("POST", "https://host/")), Answer) == Answer()
-
-
-def test_clients_ignore_unknown_keys_of_later_versions():
+def test_clients_ignore_unknown_keys_of_later_versions_and_servers_refuse_them():
     assert read({"client": 2, "token": "obc_1", "expires_seconds": None, "later": 1}, Enrolled).client == 2
-
-
-def test_servers_refuse_unknown_keys():
     with pytest.raises(ValidationError, match="later"):
         Enrolment.model_validate({"later": 1})
+
+
+def test_a_plan_on_the_wire_is_a_visits_plan():
+    """A field that a plan gets is in the message too, or is one of a run's plan alone."""
+    names = {field.name for field in fields(LocalPlan)}
+    assert names - PlanMessage.model_fields.keys() == {"lr_decay", "steps_by"}

@@ -113,6 +113,9 @@ def test_a_proxy_that_refuses_is_named(start: Any, monkeypatch: pytest.MonkeyPat
     proxy = start()
     monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.address}")
     assert str(refused("https://fl.example:8443")).endswith("set NO_PROXY=fl.example to call it directly")
+    hung_up = httpx.RemoteProtocolError("Server disconnected without sending a response.")
+    direct = str(unreachable("http://127.0.0.1:22", hung_up, None))
+    assert direct.endswith("; if this goes on, check the port, which may be another program's")
     message = str(refused("https://127.0.0.1:9"))
     where = f"the proxy http://{proxy.address} (HTTPS_PROXY)"
     assert message.startswith(f"https://127.0.0.1:9 cannot be reached through {where}: ")
@@ -129,12 +132,6 @@ def test_a_dead_proxy_is_named_with_its_variable(
     message = str(refused(url))
     assert message.startswith(f"the proxy http://127.0.0.1:9 ({variable}) to {url} cannot be reached: ConnectError: ")
     assert message.endswith(f"; correct {variable}, or set NO_PROXY=127.0.0.1 to call this machine's server directly")
-
-
-def test_a_port_that_hangs_up_may_be_another_programs() -> None:
-    error = httpx.RemoteProtocolError("Server disconnected without sending a response.")
-    message = str(unreachable("http://127.0.0.1:22", error, None))
-    assert message.endswith("; if this goes on, check the port, which may be another program's")
 
 
 @pytest.mark.parametrize(

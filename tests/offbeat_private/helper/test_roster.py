@@ -25,7 +25,6 @@ def parse(terms=None, clients=CLIENTS, **more):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"terms": {"length": 0}}, r"terms\.length = 0: must be greater than or equal to 1"),
         ({"terms": {"min_clients": 1}}, r"terms\.min_clients = 1: must be greater than or equal to 2"),
         ({"terms": {"min_clients": 5}}, r"terms: min_clients must be in 2 … 4 \(buffer\), got 5"),
         ({"terms": {"min_client": 3}}, r"unknown key terms\.min_client: did you mean 'min_clients'"),
@@ -37,7 +36,6 @@ def parse(terms=None, clients=CLIENTS, **more):
         ({"clients": {"a": "obk_x"}}, r"clients\.a = 'obk_x': a client's key is 'obk_' and 43"),
         ({"clients": {"a": CLIENTS["client-0"], "b": CLIENTS["client-0"]}}, "clients a and b have the same key"),
         ({"clients": dict(list(CLIENTS.items())[:2])}, r"clients: 2 are fewer than terms\.min_clients = 3"),
-        ({"server": {}}, "unknown key server"),
     ],
 )
 def test_a_mistake_in_the_file_is_one_line(table, message):

@@ -48,6 +48,7 @@ def test_both_are_box_and_mullers_also_at_the_edges(low, context):
 
 def test_the_error_is_far_below_its_bound(context):
     words = keystream(KEY, 1, WORDS * 1500)
+    words.flags.writeable = False
     found = gaussians(words)
     worst = max(abs(exact_gaussian(words, index, context) - found[index]) for index in range(3000))
     assert worst < ERROR / 16
@@ -59,13 +60,6 @@ def test_the_numbers_of_the_pairs_are_at_their_places():
     together = np.stack(each).reshape(2, 4, 2).swapaxes(0, 1).ravel()  # two words of 32 bits make one of 64
     expected = [gaussians(words)[index] for index in (0, 1) for words in each]
     assert gaussians(together).tolist() == expected
-
-
-def test_words_are_not_changed():
-    words = keystream(KEY, 2, WORDS * 10)
-    before = words.copy()
-    gaussians(words)
-    assert np.array_equal(words, before)
 
 
 def test_they_are_gaussian():
