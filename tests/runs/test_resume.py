@@ -66,14 +66,8 @@ class TestVersions:
     @pytest.mark.parametrize(
         ("name", "line"),
         [
-            (
-                "torch",
-                r"was begun with torch 1, but torch is now 2, .*: use torch 1, .* --fresh$",
-            ),
-            (
-                "data",
-                r"^the return value of data\.name has changed since .*: restore it, .* --fresh$",
-            ),
+            ("torch", r"was begun with torch 1, but torch is now 2, .*: use torch 1, .* --fresh$"),
+            ("data", r"^the return value of data\.name has changed since .*: restore it, .* --fresh$"),
             ("/own.py", r"^/own\.py has changed since .*: restore it, .* --fresh$"),
         ],
     )

@@ -107,17 +107,6 @@ class TestRuns:
         assert accuracy[-1] == pytest.approx((outputs.argmax(axis=1) == data.test_labels).mean(), abs=1 / 364)
         assert accuracy[-1] > 2 * accuracy[0]
 
-    def test_a_second_run_replaces_the_first_only_if_it_is_fresh(self, experiment, run, tmp_path):
-        small = experiment("stop.virtual_seconds=20")
-        run(small, "out", ["fedbuff", "fedavg"])
-        timing = tmp_path / "out" / "fedbuff-seed1" / "timing.json"
-        first = timing.stat().st_ino
-        assert run(small, "out", ["fedbuff"]) == "1 of 1 runs are finished\n"
-        assert timing.stat().st_ino == first
-        assert "fedbuff, seed 1: " in run(small, "out", ["fedbuff"], fresh=True)
-        assert timing.stat().st_ino != first
-        assert names(tmp_path / "out") == {"fedavg-seed1", "fedbuff-seed1"}
-
     def test_a_run_with_other_settings_is_replaced_only_if_it_is_fresh(self, experiment, run, tmp_path):
         run(experiment("stop.virtual_seconds=20"), "out", ["fedbuff"])
         with pytest.raises(OffbeatError, match=r"fedbuff-seed1 holds a run with other settings.*--fresh"):

@@ -77,114 +77,101 @@ def carry_out(
             task.experiment, task.label, task.seed, dataset, workers=task.workers, cluster=task.cluster
         )
         stack.enter_context(closing(simulation))
-        writer = _open(task, dataset, simulation, on_evaluation)
-        recording = _Recording(task, simulation, writer, began, began_processor)
-        diverged = _simulate(task, recording, on_evaluation, check)
+        recording = _Recording(task, dataset, simulation, on_evaluation, began, began_processor)
+        diverged = recording.run(check)
         # A run that is interrupted after its last step finishes; a worker without its parent does not.
         with suppress(InterruptedRunError):
             check()
-        model = simulation.workload.model
-        vector = torch.full_like(model.vector, math.nan) if diverged else simulation.model
-        recording.writer.finish(
-            model.saved(vector),
-            recording.real_seconds,
-            simulation.notes,
-            processor_seconds=recording.processor_seconds,
-            by_label={} if diverged else simulation.workload.accuracy_by_label(vector),
-        )
-
-
-def _open(
-    task: RunTask, dataset: Dataset, simulation: Simulation, on_evaluation: Callable[[Evaluation], None]
-) -> RunWriter:
-    """Return the run's writer; load the last checkpoint into the simulation."""
-    config = task.config(dataset)
-    metrics, made_by = _metrics(task), versions(config, dataset) | {"kernel": simulation.kernel}
-    writer, state = RunWriter.resume(task.path, config, metrics, made_by)
-    if state is not None:
-        _load(simulation, state, task)
-        if state["last"] is not None:
-            on_evaluation(Evaluation(*state["last"]))
-    return writer
+        recording.finish(diverged=diverged)
 
 
 class _Recording:
-    """A simulation and the writer that records it."""
+    """A simulation that is stepped, and the writer that records it from the last checkpoint on."""
 
     def __init__(
-        self, task: RunTask, simulation: Simulation, writer: RunWriter, began: float, began_processor: float
+        self,
+        task: RunTask,
+        dataset: Dataset,
+        simulation: Simulation,
+        on_evaluation: Callable[[Evaluation], None],
+        began: float,
+        began_processor: float,
     ) -> None:
-        self.simulation = simulation
-        self.writer = writer
         self._task = task
-        self._began = began - writer.real_seconds
-        self._began_processor = began_processor - writer.processor_seconds
+        self._simulation = simulation
+        self._on_evaluation = on_evaluation
         self._is_restart_checked = False
+        config = task.config(dataset)
+        made_by = versions(config, dataset) | {"kernel": simulation.kernel}
+        self._writer, state = RunWriter.resume(task.path, config, _metrics(task), made_by)
+        self._began = began - self._writer.real_seconds
+        self._began_processor = began_processor - self._writer.processor_seconds
+        if state is not None:
+            _load(simulation, state, task)
+            if state["last"] is not None:
+                on_evaluation(Evaluation(*state["last"]))
 
-    @property
-    def real_seconds(self) -> float:
-        """The seconds that the run has taken, including the runs that it continues."""
-        return time.monotonic() - self._began
-
-    @property
-    def processor_seconds(self) -> float:
-        """The run's processor time in this process and in those that it continues."""
-        return time.process_time() - self._began_processor
-
-    def add(self, evaluation: Evaluation | None) -> None:
-        """Add the rows of an evaluation, if any, and of the visits that have ended."""
-        self.writer.add(evaluation, self.simulation.ended, self.simulation.evaluated_by)
-
-    def checkpoint(self) -> None:
-        """Save rows and state."""
-        # Once, as soon as there is a state: an algorithm that forgets a part of it would give other numbers.
-        if not self._is_restart_checked and self.simulation.coordinator.algorithm.version > 0:
-            _check_restart(self.simulation, self._task)
-            self._is_restart_checked = True
-        self.writer.checkpoint(self.simulation.state_dict(), self.real_seconds, self.processor_seconds)
-
-
-def _simulate(
-    task: RunTask, recording: _Recording, on_evaluation: Callable[[Evaluation], None], check: Callable[[], None]
-) -> bool:
-    """Step the simulation to its end, with checkpoints; return whether it diverged."""
-    # Also a checkpoint trains and reads the model, so it may be the first to see these errors.
-    try:
-        _step_to_end(task, recording, on_evaluation, check)
-    except DivergedError as error:
-        if not task.keep_diverged:
-            raise DivergedError(f"{task.name}: {error}") from None
-        evaluation = recording.simulation.diverged(_metrics(task))
-        recording.add(evaluation)
-        on_evaluation(evaluation)
-        return True
-    except WrongStepError as error:
-        raise OffbeatError(f"{task.name}: {error}") from None
-    return False
-
-
-def _step_to_end(
-    task: RunTask, recording: _Recording, on_evaluation: Callable[[Evaluation], None], check: Callable[[], None]
-) -> None:
-    simulation = recording.simulation
-    due = time.monotonic() + task.checkpoint_seconds
-    while not simulation.finished:
-        evaluation = simulation.step()
-        recording.add(evaluation)
-        if evaluation is not None:
-            on_evaluation(evaluation)
-        if simulation.finished:
-            return
+    def run(self, check: Callable[[], None]) -> bool:
+        """Step the simulation to its end, with checkpoints; return whether it diverged."""
+        # Also a checkpoint trains and reads the model, so it may be the first to see these errors.
         try:
-            check()
-        except InterruptedRunError:
-            recording.checkpoint()
-            raise
-        now = time.monotonic()
-        if now >= due:
-            recording.checkpoint()
-            took = time.monotonic() - now
-            due = now + max(task.checkpoint_seconds, took / _SHARE_OF_CHECKPOINTS)
+            self._step_to_end(check)
+        except DivergedError as error:
+            if not self._task.keep_diverged:
+                raise DivergedError(f"{self._task.name}: {error}") from None
+            self._add(self._simulation.diverged(_metrics(self._task)))
+            return True
+        except WrongStepError as error:
+            raise OffbeatError(f"{self._task.name}: {error}") from None
+        return False
+
+    def _step_to_end(self, check: Callable[[], None]) -> None:
+        due = time.monotonic() + self._task.checkpoint_seconds
+        while not self._simulation.finished:
+            self._add(self._simulation.step())
+            if self._simulation.finished:
+                return
+            try:
+                check()
+            except InterruptedRunError:
+                self._checkpoint()
+                raise
+            now = time.monotonic()
+            if now >= due:
+                self._checkpoint()
+                took = time.monotonic() - now
+                due = now + max(self._task.checkpoint_seconds, took / _SHARE_OF_CHECKPOINTS)
+
+    def _add(self, evaluation: Evaluation | None) -> None:
+        """Add the rows of an evaluation, if any, and of the visits that have ended."""
+        self._writer.add(evaluation, self._simulation.ended, self._simulation.evaluated_by)
+        if evaluation is not None:
+            self._on_evaluation(evaluation)
+
+    def _checkpoint(self) -> None:
+        # Once, as soon as there is a state: an algorithm that forgets a part of it would give other numbers.
+        if not self._is_restart_checked and self._simulation.coordinator.algorithm.version > 0:
+            _check_restart(self._simulation, self._task)
+            self._is_restart_checked = True
+        self._writer.checkpoint(self._simulation.state_dict(), *self._seconds())
+
+    def _seconds(self) -> tuple[float, float]:
+        """Return the real time and the processor time of the run and of those that it continues."""
+        return time.monotonic() - self._began, time.process_time() - self._began_processor
+
+    def finish(self, *, diverged: bool) -> None:
+        """Write the finished run."""
+        workload, model = self._simulation.workload, self._simulation.workload.model
+        vector = torch.full_like(model.vector, math.nan) if diverged else self._simulation.model
+        by_label = {} if diverged else workload.accuracy_by_label(vector)
+        real_seconds, processor_seconds = self._seconds()
+        self._writer.finish(
+            model.saved(vector),
+            real_seconds,
+            self._simulation.notes,
+            processor_seconds=processor_seconds,
+            by_label=by_label,
+        )
 
 
 def _metrics(task: RunTask) -> list[str]:
