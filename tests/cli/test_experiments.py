@@ -137,7 +137,7 @@ class TestHow:
             def __init__(self, *_: object) -> None:
                 super().__init__()
 
-        monkeypatch.setattr("offbeat.trackers.follower.Follower", Failing)
+        monkeypatch.setattr("offbeat.trackers.catch_up.Follower", Failing)
         code, _, errors = offbeat("run", "tiny.toml", *only, "--track", "tensorboard", "--output", "failing")
         assert code == 0
         again = "send the rest with `offbeat track failing --to tensorboard`"
@@ -154,7 +154,7 @@ class TestHow:
         assert not list((folder / "runs").iterdir())
 
     def test_a_tracker_that_is_not_installed_is_one_line_before_the_run(self, folder, offbeat, monkeypatch) -> None:
-        monkeypatch.setattr("offbeat.trackers.libraries.importlib.util.find_spec", lambda _: None)
+        monkeypatch.setattr("offbeat.trackers.tracker.importlib.util.find_spec", lambda _: None)
         code, out, errors = offbeat("run", "tiny.toml", "--track", "wandb")
         assert (code, out, errors) == (2, "", "offbeat: wandb is not installed: pip install 'offbeat[wandb]'\n")
         assert not (folder / "runs").exists()

@@ -1,4 +1,6 @@
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,8 +11,10 @@ from offbeat.simulation.totals import Evaluation
 MODEL = {"weight": torch.ones(2)}
 
 
-def begin(folder: Path, label: str = "mine", lr: float = 0.1, code: str = "a1") -> RunWriter:
-    """Begin a run of seed 7."""
+def begin(
+    folder: Path, label: str = "mine", lr: float = 0.1, code: str = "a1", how: Callable[..., Any] = RunWriter.begin
+) -> Any:
+    """Begin a run of seed 7, or resume it."""
     config = {
         "name": "digits at night",
         "seeds": [7],
@@ -18,7 +22,7 @@ def begin(folder: Path, label: str = "mine", lr: float = 0.1, code: str = "a1") 
         "local": {"lr": lr},
         "evaluate": {"metrics": ["accuracy"]},
     }
-    return RunWriter.begin(folder / f"{label}-seed7", config, ["accuracy"], {"torch": "2", "/own.py": code})
+    return how(folder / f"{label}-seed7", config, ["accuracy"], {"torch": "2", "/own.py": code})
 
 
 def evaluation(number: int) -> Evaluation:

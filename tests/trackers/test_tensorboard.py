@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from offbeat_core.errors import OffbeatError
 
-from offbeat.trackers.libraries import TRACKERS, check_installed, write_tensorboard
+from offbeat.trackers.tracker import TRACKERS, check_installed, write_tensorboard
 from tests.report.example_runs import a_run
 from tests.trackers.conftest import go_on
 
@@ -49,7 +49,7 @@ def test_a_run_that_was_written_before_is_replaced(tmp_path):
 
 @pytest.mark.parametrize("name", TRACKERS)
 def test_a_library_that_is_not_installed_is_one_line(name, tmp_path, monkeypatch):
-    monkeypatch.setattr("offbeat.trackers.libraries.importlib.util.find_spec", lambda _: None)
+    monkeypatch.setattr("offbeat.trackers.tracker.importlib.util.find_spec", lambda _: None)
     says = rf"^{name} is not installed: pip install 'offbeat\[{name}\]'$"
     with pytest.raises(OffbeatError, match=says):
         write_tensorboard([curves()], tmp_path) if name == "tensorboard" else check_installed(name)

@@ -13,7 +13,7 @@ from offbeat_core.errors import OffbeatError, did_you_mean
 from offbeat.cli.options import ALGORITHM, FILE, FRESH, JOBS, PATH, SET
 from offbeat.cli.tracking import TRACK, tracked
 from offbeat.runs.interruption import CHECKPOINT_SECONDS
-from offbeat.trackers.libraries import TrackerName
+from offbeat.trackers.tracker import TrackerName
 from offbeat.training.names import TRAINERS
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def report(
     if markdown:
         click.echo(f"Markdown: {export.write_markdown(rows, folder / 'summary.md')}")
     if tensorboard:
-        from offbeat.trackers.libraries import write_tensorboard
+        from offbeat.trackers.tracker import write_tensorboard
 
         write_tensorboard(runs, folder / "tensorboard")
         _name_tensorboard(folder)

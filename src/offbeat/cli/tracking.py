@@ -9,7 +9,7 @@ import click
 from offbeat_core.errors import OffbeatError
 
 from offbeat.cli.options import PATH
-from offbeat.trackers.libraries import TRACKERS, TrackerName
+from offbeat.trackers.tracker import TRACKERS, TrackerName
 
 TRACK = click.option(
     "--track",
@@ -30,7 +30,7 @@ def track(folder: Path, name: TrackerName, follow: bool) -> None:
     Only what the tracker does not have yet.
     """
     if follow:
-        from offbeat.trackers.follower import follow as follow_runs
+        from offbeat.trackers.catch_up import follow as follow_runs
 
         follow_runs(folder, name)
         return
@@ -49,8 +49,8 @@ def tracked(folder: Path, names: Sequence[TrackerName]) -> Generator[None]:
     if not names:
         yield
         return
-    from offbeat.trackers.follower import Follower
-    from offbeat.trackers.libraries import check_installed
+    from offbeat.trackers.catch_up import Follower
+    from offbeat.trackers.tracker import check_installed
 
     for name in names:
         check_installed(name)

@@ -1,14 +1,19 @@
 """Runs' folders, sent to a tracker as far as it does not have them yet.
 
-What a tracker has is noted in ``.tracking/NAME.json`` beside the runs. Runs themselves never wait for a tracker.
+What a tracker has is noted in ``.tracking/NAME.json`` beside the runs. Runs themselves never wait for a tracker: its
+library, its threads and its waiting are in a process of their own.
 """
 
 import hashlib
 import json
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from filelock import FileLock, Timeout
 from offbeat_core.errors import OffbeatError
@@ -16,8 +21,7 @@ from offbeat_core.files import write_durably
 from offbeat_core.user_code_errors import error_line
 
 from offbeat.runs import directory as run_directory
-from offbeat.trackers.libraries import TrackerName, tracker_maker
-from offbeat.trackers.tracker import Point, TrackedRun, Tracker, points_of
+from offbeat.trackers.tracker import Point, TrackedRun, Tracker, TrackerName, points_of, tracker_maker
 
 _FILES = ("config.toml", "versions.json", "history.parquet")
 _POINTS_AT_ONCE = 500
@@ -122,3 +126,57 @@ def run_paths(folder: Path) -> Iterator[Path]:
 
 def _digest(config: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode()).hexdigest()
+
+
+_PATIENCE_SECONDS = 60.0  # that a command waits for its tracker in the end
+_INTERVAL_SECONDS = 5.0
+
+
+class Follower:
+    """The tracker's process of one folder of runs, as a context.
+
+    ``problem`` is the error of its last attempt, or empty.
+    """
+
+    def __init__(self, folder: Path, name: TrackerName) -> None:
+        self._folder = folder
+        self.name = name
+        self.problem = ""
+
+    def __enter__(self) -> Self:
+        """Start the process."""
+        command = [sys.executable, "-m", "offbeat", "track", self._folder, "--to", self.name, "--follow"]
+        # In a session of its own, since Ctrl-C ends the runs, not the sending of what they have written.
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let the process send the rest, and wait for it."""
+        try:
+            said = self._process.communicate(timeout=_PATIENCE_SECONDS)[1]
+            if self._process.returncode:
+                self.problem = said.decode(errors="replace").strip().rpartition("\n")[2].removeprefix("offbeat: ")
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+            self.problem = f"{self.name} did not take everything within {_PATIENCE_SECONDS:.0f} seconds"
+
+
+def follow(folder: Path, name: TrackerName) -> None:
+    """Send what runs write until standard input is closed.
+
+    A failure is tried again; raises ``OffbeatError`` if the last attempt fails.
+    """
+    have_ended = threading.Event()
+
+    def wait_for_end() -> None:
+        sys.stdin.read()
+        have_ended.set()
+
+    threading.Thread(target=wait_for_end, daemon=True).start()
+    while not have_ended.wait(_INTERVAL_SECONDS):
+        with suppress(OffbeatError):
+            CatchUp(folder, name).send()
+    CatchUp(folder, name).send()
