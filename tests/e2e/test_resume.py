@@ -20,9 +20,9 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 
 KILLS = int(os.environ.get("OFFBEAT_KILLS", "2"))
 
-# A second or two each.
+# Half a second each.
 SMALL = (
-    "--set", "model={ name = 'mlp', hidden = [16] }", "--set", "stop.virtual_seconds=4000",
+    "--set", "model={ name = 'mlp', hidden = [16] }", "--set", "stop.virtual_seconds=1500",
     "--checkpoint-every", "0.05",
 )  # fmt: skip
 # Far more than a test waits for, but with an evaluation now and then.
@@ -84,11 +84,6 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     return False
 
 
-def finish(process: subprocess.Popen[str]) -> None:
-    out, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (0, ""), out
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, tiny_toml: str) -> dict[str, bytes]:
     """The results of an uninterrupted run, made in this process, which is faster."""
@@ -128,7 +123,10 @@ def has_come_further(process: subprocess.Popen[str], output: Path) -> bool:
     return process.poll() is None
 
 
-def test_killed_again_and_again_it_comes_to_the_same_files(folder: Path, start: Start, whole: dict[str, bytes]) -> None:
+def test_killed_again_and_again_it_comes_to_the_same_files(
+    folder: Path, start: Start, whole: dict[str, bytes], offbeat: Offbeat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = (*SMALL, "--algorithm", "fedbuff", "--output", "out")
     expected = {name: content for name, content in whole.items() if name.startswith("fedbuff")}
     seed = random.SystemRandom().randrange(2**32)
     print(f"random delays from seed {seed}")  # shown if the test fails
@@ -136,7 +134,7 @@ def test_killed_again_and_again_it_comes_to_the_same_files(folder: Path, start: 
     kills = rounds = 0
     while kills < KILLS:
         rounds += 1
-        process = start(*SMALL, "--algorithm", "fedbuff", "--output", "out")
+        process = start(*command)
         if has_come_further(process, folder / "out"):
             time.sleep(delays.uniform(0.0, 0.1))
             process.kill()
@@ -146,7 +144,9 @@ def test_killed_again_and_again_it_comes_to_the_same_files(folder: Path, start: 
             shutil.rmtree(folder / "out")
         else:
             kills += 1
-    finish(start(*SMALL, "--algorithm", "fedbuff", "--output", "out"))
+    monkeypatch.chdir(folder)
+    code, _, err = offbeat("run", "tiny.toml", *command)
+    assert (code, err) == (0, "")
     assert results(folder / "out") == expected
     assert {path.name for path in (folder / "out").iterdir()} == {"fedbuff-seed1"}
     assert rounds < 3 * KILLS + 3, "hardly a kill came in time"
@@ -183,7 +183,7 @@ def test_the_second_ctrl_c_ends_at_once(folder: Path, start: Start) -> None:
 
 def test_a_killed_one_leaves_no_process_behind(folder: Path, start: Start) -> None:
     process = start(*LONG, "--jobs", "2", *BOTH, "--output", "out")
-    assert has_come_further(process, folder / "out")
+    assert wait_for(lambda: len(checkpoints(folder / "out")) == 2)
     assert len(group(process.pid)) >= 3
     process.kill()
     process.wait()

@@ -6,18 +6,34 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from offbeat.cli.main import app
+from offbeat.runs import run_all
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 
 KILLS = int(os.environ.get("OFFBEAT_KILLS", "2"))
-# Twelve trials: the last two are chosen from the results of ten.
-SWEEP = ("sweep", "tiny.toml", "--over", "local.lr=0.01:1:log", "--trials", "12", "--algorithm", "fedbuff")
+Offbeat = Callable[..., tuple[int, str, str]]
+
+# Eleven trials: the last one is chosen from the results of ten, for any number of jobs.
+SWEEP = ("sweep", "tiny.toml", "--over", "local.lr=0.01:1:log", "--trials", "11", "--algorithm", "fedbuff")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, tiny_toml: str) -> dict[str, bytes]:
+    """The files of a sweep that nobody kills."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "tiny.toml").write_text(tiny_toml, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        CliRunner().invoke(app, [*SWEEP, "--output", "out"], catch_exceptions=False)
+    return files(folder / "out")
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -58,9 +74,7 @@ def start(folder: Path, jobs: int) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_no_trial_is_lost_or_double(jobs: int, folder: Path) -> None:
-    whole = CliRunner().invoke(app, [*SWEEP, "--output", "whole", "--jobs", str(jobs)], catch_exceptions=False)
-    assert whole.exit_code == 0
+def test_no_trial_is_lost_or_double(jobs: int, folder: Path, whole: dict[str, bytes], offbeat: Offbeat) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"random delays from seed {seed}")  # shown if the test fails
     delays = random.Random(seed)
@@ -70,19 +84,21 @@ def test_no_trial_is_lost_or_double(jobs: int, folder: Path) -> None:
             time.sleep(delays.uniform(0.0, 0.5))
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-    process = start(folder, jobs)
-    out, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (0, ""), out
-    assert files(folder / "out") == files(folder / "whole")
+    code, _, err = offbeat(*SWEEP, "--output", "out", "--jobs", str(jobs))
+    assert (code, err) == (0, "")
+    assert files(folder / "out") == whole
+    assert len(list((folder / "out").glob("*-seed*"))) == 11
     assert not (folder / "out" / ".sweep.lock").exists()
 
 
-def test_ctrl_c_says_how_to_resume(folder: Path) -> None:
-    process = start(folder, 1)
-    assert wait_for_more(folder / "out", process)
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (
-        128 + signal.SIGTERM,
-        "offbeat: stopped by SIGTERM: the same command resumes\n",
-    )
+def test_a_signal_says_how_to_resume(folder: Path, offbeat: Offbeat, monkeypatch: pytest.MonkeyPatch) -> None:
+    carry_out = run_all.carry_out
+
+    def interrupted(*arguments: Any, **options: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        carry_out(*arguments, **options)
+
+    monkeypatch.setattr(run_all, "carry_out", interrupted)
+    code, _, err = offbeat(*SWEEP, "--output", "out")
+    assert (code, err) == (128 + signal.SIGTERM, "offbeat: stopped by SIGTERM: the same command resumes\n")
+    assert list((folder / "out").glob("*-seed1.unfinished"))

@@ -64,9 +64,11 @@ def run(folder):
     return done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_what_studies_import_concerns_them_and_other_files_do_not(due):
+    """On ``main`` only the last commit counts."""
+    for name in ("src/offbeat/service.py", "tests/test_service.py", "docs/index.md"):
+        assert due(name) == (False, "tests of studies/: nothing has changed\n")
+    concerned = [
         "src/offbeat/__init__.py",
         "src/offbeat/used.py",
         "src/offbeat/deep.py",
@@ -75,26 +77,15 @@ def run(folder):
         "studies/offbeat_studies/new.toml",
         "tests/helper.py",
         "docs/results/index.md",
-    ],
-)
-def test_what_studies_import_concerns_them(name, due):
-    assert due(name) == (True, f"tests of studies/: due, since {name} has changed\n")
-
-
-@pytest.mark.parametrize("name", ["src/offbeat/service.py", "tests/test_service.py", "docs/index.md"])
-def test_other_files_do_not(name, due):
-    assert due(name) == (False, "tests of studies/: nothing has changed\n")
+    ]
+    for name in concerned:
+        assert due(name) == (True, f"tests of studies/: due, since {name} has changed\n")
 
 
 def test_all_commits_of_a_branch_count(git, due):
     git("switch", "--create", "branch")
     assert due("src/offbeat/used.py")[0]
     assert due("src/offbeat/service.py")[0]
-
-
-def test_only_the_last_commit_of_main_counts(due):
-    assert due("src/offbeat/used.py")[0]
-    assert not due("src/offbeat/service.py")[0]
 
 
 def test_a_clone_without_the_commit_before_runs_them(git, tmp_path):
