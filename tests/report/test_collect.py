@@ -72,17 +72,12 @@ def test_an_experiments_folder_has_its_runs_by_label_and_seed(tmp_path):
     assert names(runs) == [("a-seed5", 2), ("fedavg", 1), ("fedbuff", 9), ("fedbuff", 10)]
 
 
-def test_the_folder_of_a_single_run(tmp_path):
+def test_folders_of_single_runs_of_which_each_counts_once(tmp_path, monkeypatch):
     paths = [write(tmp_path / "quick", "b"), write(tmp_path / "quick", "a"), write(tmp_path / "quick", "c")]
-    assert names(collect(paths[:2])) == [("b", 1), ("a", 1)]
-
-
-def test_a_folder_that_is_named_twice_counts_once(tmp_path, monkeypatch):
-    path = write(tmp_path / "quick")
     monkeypatch.chdir(tmp_path)
-    assert names(collect([path, tmp_path / "quick", Path("quick"), Path("quick/../quick/fedavg-seed1")])) == [
-        ("fedavg", 1)
-    ]
+    twice = [*paths[:2], paths[0], Path("quick/b-seed1"), Path("quick/../quick/b-seed1")]
+    assert names(collect(twice)) == [("b", 1), ("a", 1)]
+    assert names(collect([tmp_path / "quick", Path("quick")])) == [("a", 1), ("b", 1), ("c", 1)]
 
 
 def test_an_unfinished_run_counts_unless_it_is_also_finished(tmp_path):
@@ -95,12 +90,16 @@ def test_an_unfinished_run_counts_unless_it_is_also_finished(tmp_path):
 
 def test_an_unfinished_run_without_an_evaluation_is_left_out(tmp_path):
     write(tmp_path, "fedavg", 1)
+    (tmp_path / "fedavg-seed3.unfinished").mkdir()  # it has just begun
     path = write(tmp_path, "fedavg", 2, ".unfinished")
     columns = ("seconds", "version", "counted", "unused", "lost", "bytes_down", "bytes_up", "accuracy", "loss")
     CHANGES[path.name] = [("history", name, np.array([], float)) for name in columns]
     assert names(collect([tmp_path])) == [("fedavg", 1)]
-    with pytest.raises(OffbeatError, match="has an evaluation yet"):
+    with pytest.raises(OffbeatError, match=r"unfinished has an evaluation yet: wait"):
         collect([path])
+    (tmp_path / "new" / "fedavg-seed2.unfinished").mkdir(parents=True)
+    with pytest.raises(OffbeatError, match="new has an evaluation yet: wait"):
+        collect([tmp_path / "new"])
 
 
 def test_experiments_with_other_seeds_are_put_together(tmp_path):
@@ -131,15 +130,6 @@ def test_seeds_stay_together_where_a_third_experiment_has_other_settings(tmp_pat
     write(tmp_path / "three", "fedbuff", 1, data={"name": "mnist"})
     runs = collect([tmp_path / name for name in ("one", "two", "three")])
     assert names(runs) == [("one+two/fedavg", 1), ("one+two/fedavg", 2), ("three/fedbuff", 1)]
-
-
-def test_a_run_that_just_begins_is_left_out(tmp_path):
-    write(tmp_path / "quick", "fedavg", 1)
-    (tmp_path / "quick" / "fedavg-seed2.unfinished").mkdir()
-    assert names(collect([tmp_path / "quick"])) == [("fedavg", 1)]
-    (tmp_path / "new" / "fedavg-seed2.unfinished").mkdir(parents=True)
-    with pytest.raises(OffbeatError, match="new has an evaluation yet: wait"):
-        collect([tmp_path / "new"])
 
 
 def test_a_folder_of_experiments_is_refused(tmp_path):

@@ -52,47 +52,29 @@ def test_how_much_slower_the_slowest_tenth_is():
     assert "The slowest tenth takes 4.0 times as long as the median client." in text
 
 
-def test_the_visits_that_fit():
-    # There at 1 and 3 s for 12 and 10 s more, 2 visits of 5 s each; at 5, 7 s for 8, 6 s, 1 visit; at 9 and 11, none.
-    text, rows = shown(example([[(0.0, 13.0)]]))
-    assert rows["Visits before it leaves"] == ["0", "1", "1", "2", "2"]
-    assert "66.7 % of visits that begin while a client is available end before it leaves." in text
-    assert rows["Available clients"] == ["0.0 %", "0.0 %", "1.2 %", "0.0 %", "100.0 %"]  # at 6 of 500 times
-    assert "Visits before it leaves: how many fit, one after the other" in text
+@pytest.mark.parametrize(
+    ("spells", "available", "visits", "says"),
+    [
+        # There at 1 and 3 s for 12 and 10 s more, 2 visits of 5 s each; at 5, 7 s, 1 visit; at 9 and 11, none.
+        ([[(0.0, 13.0)]], "0.0 0.0 1.2 0.0 100.0", "0 1 1 2 2", "66.7 % of visits that begin while a client is"),
+        # 5 s fit into 6 once, 7 s never: at 1 of 3 times, of 1 of 2 clients.
+        ([[(0.0, 6.0)], [(0.0, 6.0)]], "0.0 0.0 0.6 0.0 100.0", "0 0 0.2 1 1", "16.7 % of visits that begin"),
+        ([ALWAYS, [(0.0, 2.0)]], "50.0 50.0 50.1 50.0 100.0", "0 ∞ ∞ ∞ ∞", "99.8 % of visits"),  # 500 of 501
+        ([ALWAYS] * 4, "100.0 100.0 100.0 100.0 100.0", "∞ ∞ ∞ ∞ ∞", "All clients are always available."),
+        ([[], []], "0.0 0.0 0.0 0.0 0.0", "", "No client is available at any of these times."),
+    ],
+)
+def test_availability_and_the_visits_that_fit(spells, available, visits, says):
+    text, rows = shown(example(spells))
+    assert rows["Available clients"] == [f"{share} %" for share in available.split()]
+    assert rows.get("Visits before it leaves", []) == visits.split()
+    assert says in text
+    assert ("how many fit, one after the other" in text) is ("% of visits that begin" in text)
 
 
 def test_a_visit_that_takes_all_of_a_stay_fits():
     _, rows = shown(example([[(1.0, 6.0)]], horizon=500.0, availability=Spells([(0.5, 5.5)])))
     assert rows["Visits before it leaves"][-1] == "1"
-
-
-def test_visits_have_the_length_of_their_client():
-    text, _ = shown(example([[(0.0, 6.0)], [(0.0, 6.0)]]))  # 5 s fit into it once, 7 s never
-    assert "16.7 % of visits" in text  # at 1 of 3 times, of 1 of 2 clients
-
-
-def test_clients_that_never_leave():
-    text, rows = shown(example([ALWAYS, [(0.0, 2.0)]]))
-    assert "99.8 % of visits" in text  # 500 of 501
-    assert "always available" not in text
-    assert rows["Visits before it leaves"] == ["0", "∞", "∞", "∞", "∞"]
-    assert rows["Available clients"] == ["50.0 %", "50.0 %", "50.1 %", "50.0 %", "100.0 %"]
-
-
-def test_always_and_never_available():
-    text, rows = shown(example())
-    assert "All clients are always available." in text
-    assert "Visits before it leaves: how many fit" not in text
-    assert rows["Available clients"] == 5 * ["100.0 %"]
-    text, rows = shown(example([[], []]))
-    assert "No client is available at any of these times." in text
-    assert rows["Available clients"] == 5 * ["0.0 %"]
-    assert "Visits before it leaves" not in rows
-
-
-def test_what_is_implausible_is_the_last_sentence():
-    text, _ = shown(example(warnings=["No client comes.", "Change it."]))
-    assert text.endswith("Available clients: at 500 times within 16 min 40 s. No client comes. Change it.")
 
 
 @pytest.mark.parametrize(
@@ -108,11 +90,11 @@ def test_lossy_clients(probability, sentence):
 
 
 def test_title_and_sentences(monkeypatch):
-    text, _ = shown(example(title="[bold]x[/nothing]"))
+    text, _ = shown(example(title="[bold]x[/nothing]", warnings=["No client comes.", "Change it."]))
     assert text.startswith("[bold]x[/nothing], seed 7: 4 clients")
     assert "A visit: 2 local steps; 1.0 kB down, 1.0 kB up." in text
+    assert text.endswith("Available clients: at 500 times within 16 min 40 s. No client comes. Change it.")
     assert "A visit: 2 to 1,000 local steps; " in shown(example(steps=np.array([2, 5, 1000, 7])))[0]
-    assert "Available clients: at 500 times within 16 min 40 s." in text
     monkeypatch.setattr(availability_check, "_RUNS", 2)
     monkeypatch.setattr(availability_check, "_RUN", 1)
     assert "at 500 times within 16 min 40 s, of 2 of the clients." in shown(example())[0]

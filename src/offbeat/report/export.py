@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from offbeat.client_metrics import column
@@ -71,20 +71,19 @@ def csv_bytes(table: Iterable[Sequence[object]]) -> bytes:
     return text.getvalue().encode()
 
 
-def _estimates(row: Row) -> Iterable[tuple[object, ...]]:
-    values: dict[str, tuple[Measure, Estimate | None]] = {
-        **{f"final_{measure.name}": (measure, estimate) for measure, estimate in row.final.items()},
-        f"best_{row.measure.name}": (row.measure, row.best),
-        f"mean_of_last_{TAIL}_{row.measure.name}": (row.measure, row.tail),
-        **{
-            f"final_{column(row.measure.name, name)}": (row.measure, estimate) for name, estimate in row.clients.items()
-        },
-    }
-    for name, (measure, estimate) in values.items():
-        if estimate is not None:
-            yield _line(row, name, estimate, measure.interval)
+def _estimates(row: Row) -> Iterator[tuple[object, ...]]:
+    main = row.measure
+    measured: list[tuple[str, Measure, Estimate | None]] = [
+        *((f"final_{measure.name}", measure, estimate) for measure, estimate in row.final.items()),
+        (f"best_{main.name}", main, row.best),
+        (f"mean_of_last_{TAIL}_{main.name}", main, row.tail),
+        *((f"final_{column(main.name, name)}", main, estimate) for name, estimate in row.clients.items()),
+    ]
+    for name, measure, estimate in measured:
+        yield from _line(row, name, estimate, measure.interval)
     amounts = {
-        **_to_target(row),
+        "reached_target": None if row.target is None else _alone(row, row.reached),
+        "median_seconds_to_target": None if row.target is None else _alone(row, row.median_to_target),
         "seconds_to_target": row.seconds_to_target,
         "updates_to_target": row.updates_to_target,
         "bytes_to_target": row.bytes_to_target,
@@ -93,39 +92,33 @@ def _estimates(row: Row) -> Iterable[tuple[object, ...]]:
         "unused": row.unused,
         "lost": row.lost,
         "mean_staleness": row.mean_staleness,
-        "max_staleness": None if row.max_staleness is None else Estimate(row.max_staleness, None, None, row.seeds),
+        "max_staleness": _alone(row, row.max_staleness),
         "bytes_down": row.bytes_down,
         "bytes_up": row.bytes_up,
     }
     for name, estimate in amounts.items():
-        if estimate is not None:
-            yield _line(row, name, estimate, lambda mean, half: (mean - half, mean + half))
-    for name, paired in (
-        ("speed_up", row.speed_up),
-        (f"difference_of_final_{row.measure.name}", row.difference),
-    ):
+        yield from _line(row, name, estimate, lambda mean, half: (mean - half, mean + half))
+    for name, paired in (("speed_up", row.speed_up), (f"difference_of_final_{main.name}", row.difference)):
         if paired is not None:
             ends = ("" if end is None else end for end in (paired.low, paired.high))
             yield row.label, name, paired.mean, "", *ends, paired.seeds
 
 
-def _to_target(row: Row) -> dict[str, Estimate | None]:
-    """Return how many seeds reached the target, and the median time of all."""
-    if row.target is None:
-        return {}
-    values = {"reached_target": row.reached, "median_seconds_to_target": row.median_to_target}
-    return {name: None if value is None else Estimate(value, None, None, row.seeds) for name, value in values.items()}
+def _alone(row: Row, value: float | None) -> Estimate | None:
+    """Return a number over all seeds, which has no interval."""
+    return None if value is None else Estimate(value, None, None, row.seeds)
 
 
 def _line(
-    row: Row, name: str, estimate: Estimate, interval: Callable[[float, float], tuple[float, float]]
-) -> tuple[object, ...]:
-    mean, half = estimate.mean, estimate.half_width
-    deviation = "" if estimate.deviation is None else estimate.deviation
-    return row.label, name, mean, deviation, *(("", "") if half is None else interval(mean, half)), estimate.seeds
+    row: Row, name: str, estimate: Estimate | None, interval: Callable[[float, float], tuple[float, float]]
+) -> Iterator[tuple[object, ...]]:
+    if estimate is not None:
+        mean, half = estimate.mean, estimate.half_width
+        deviation = "" if estimate.deviation is None else estimate.deviation
+        yield row.label, name, mean, deviation, *(("", "") if half is None else interval(mean, half)), estimate.seeds
 
 
-def _history(run: Run, columns: Sequence[str]) -> Iterable[tuple[object, ...]]:
+def _history(run: Run, columns: Sequence[str]) -> Iterator[tuple[object, ...]]:
     number = len(run.history["seconds"])
     values = [run.history[name].tolist() if name in run.history else [""] * number for name in columns]
     for line in zip(*values, strict=True):

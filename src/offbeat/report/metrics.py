@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError
+from offbeat_core.number_checks import is_number
 
 from offbeat import units
 from offbeat.runs.directory import Run
@@ -124,15 +125,11 @@ def target_for(runs: Sequence[Run], target: float | None = None) -> float | None
             allowed = "between 0 and 1, for instance 0.8 for 80 %" if measure.is_share else "a finite number"
             raise OffbeatError(f"the target for {measure.name} must be {allowed}; got {target:g}")
         return target
-    tables = [run.config.get("evaluate", {}) for run in runs]
-    targets = {table["target"]: None for table in tables if _is_number(table.get("target"))}
+    found = [run.config.get("evaluate", {}).get("target") for run in runs]
+    targets = {one: None for one in found if is_number(one) and math.isfinite(one)}
     if len(targets) > 1:
         raise OffbeatError(f"the runs have different targets, {', '.join(map(str, targets))}: choose one with --target")
     return next(map(float, targets), None)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _in_words(measure: Measure) -> str:

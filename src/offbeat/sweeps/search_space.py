@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from offbeat_core.errors import OffbeatError, did_you_mean
+from offbeat_core.number_checks import is_number
 
 from offbeat.config.experiment_file import experiment_of
 from offbeat.sweeps.trials import Point, at_point
@@ -63,7 +64,7 @@ def parse_over(text: str) -> Over:
     if not equals or not all(key.split(".")) or not values.strip():
         raise OffbeatError(f"--over {text}: {_FORMS}")
     ends = [_value(part) for part in values.split(":")]
-    if len(ends) in (2, 3) and all(_is_number(end) for end in ends[:2]) and ends[2:] in ([], ["log"]):
+    if len(ends) in (2, 3) and all(map(is_number, ends[:2])) and ends[2:] in ([], ["log"]):
         return Over(text, key, _range(text, ends[0], ends[1], is_log=len(ends) == 3))
     return Over(text, key, _choices(text, values))
 
@@ -100,10 +101,6 @@ def _value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
         return text.strip()
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 Space = Mapping[str, Values]

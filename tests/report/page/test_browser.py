@@ -8,11 +8,8 @@ import pytest
 
 from tests.report.page.saved_runs import rendered, saved
 
-WIDTHS = (400, 1280, 1920)
 
-
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "dark"), [(400, False), (1280, True), (1920, False)])
 def test_the_page_fits_asks_for_nothing_and_logs_nothing(browser, report, width, dark):
     browser.open(report, width, dark)
     assert browser.run("return [innerWidth, document.documentElement.scrollWidth]") == [width, width]

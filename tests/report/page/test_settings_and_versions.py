@@ -59,13 +59,10 @@ def a_saved_run(folder, **timing):
     return a_run(path=folder)
 
 
-def test_each_machine_and_commit_once(tmp_path):
+def test_each_machine_and_commit_once_as_far_as_runs_say(tmp_path):
     first = a_saved_run(tmp_path / "a", finished="2026-11-24T23:59:59+00:00", machine="small, 2 cores", commit="c0ffee")
     second = a_saved_run(tmp_path / "b", finished="2026-11-23T10:00:00+00:00", machine="small, 2 cores")
-    assert origin([first, second]) == "2026-11-23 to 2026-11-24 · small, 2 cores · commit c0ffee"
-
-
-def test_runs_of_earlier_versions_say_nothing(tmp_path):
-    assert origin([a_saved_run(tmp_path / "a"), a_run(path=tmp_path / "absent")]) == ""
-    (tmp_path / "a" / "timing.json").write_text("[]", encoding="utf-8")
-    assert origin([a_run(path=tmp_path / "a")]) == ""
+    silent = a_saved_run(tmp_path / "c")
+    assert origin([first, silent, second]) == "2026-11-23 to 2026-11-24 · small, 2 cores · commit c0ffee"
+    (tmp_path / "c" / "timing.json").write_text("[]", encoding="utf-8")
+    assert origin([silent, a_run(path=tmp_path / "absent")]) == ""

@@ -1,7 +1,6 @@
 """Data of clients: when they worked, whose updates counted, what they measured."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,55 +24,29 @@ _AT_LEAST = 5  # visits of its own median length for which a panel has room
 def timeline_data(runs: Sequence[Run]) -> dict[str, Any]:
     """Return the visits of each label's first seed that begin in a common window.
 
-    Times are in the unit of the axis, since the window's begin. A row is a client, the fastest first.
+    Times are in the unit of the axis, since the window's begin. A row is a client, the fastest first. Of many clients
+    some are drawn, and of a long time only the beginning.
     """
-    drawn = _drawn_visits(runs)
-    unit, _ = units.time_unit(drawn.end - drawn.begin)
-    row = {client: place for place, client in enumerate(drawn.clients.tolist())}
-    several = len(runs) > len(drawn.visits)
-    left_out = f" of {drawn.all_clients:,}" if len(drawn.clients) < drawn.all_clients else ""
-    return {
-        "title": drawn.axis_title(),
-        "rows": f"{len(drawn.clients)}{left_out} clients",
-        "note": f"Seed {drawn.seed}." if several else "",
-        "end": (drawn.end - drawn.begin) / unit or 1,
-        "clients": drawn.clients.tolist(),
-        "outcomes": list(OUTCOMES),
-        "visits": [_bars(events, row, drawn.begin, drawn.end, unit) for events in drawn.visits.values()],
-    }
-
-
-@dataclass(frozen=True)
-class _DrawnVisits:
-    """The visits of each label's first seed that a time line shows."""
-
-    seed: int  # of the first label
-    visits: dict[str, Columns]
-    clients: NDArray[np.int64]  # drawn, fastest mean visit first
-    all_clients: int  # with visits
-    begin: float  # seconds, of the first visit
-    end: float  # of the window
-    last: float  # end of the last visit
-
-    def axis_title(self) -> str:
-        """Return the title of the axis of time, and what it leaves out."""
-        name = units.time_unit(self.end - self.begin)[1]
-        length, whole = self.end - self.begin, self.last - self.begin
-        part = f"; the first {units.duration(length)} of {units.duration(whole)}" if self.end < self.last else ""
-        since = f" since the first visit, at {units.duration(self.begin)}" if self.begin else ""
-        return f"virtual time{since} ({name}{part})"
-
-
-def _drawn_visits(runs: Sequence[Run]) -> _DrawnVisits:
-    """Return the visits to draw: of all clients and of the whole time only if few."""
-    firsts = {label: group[0] for label, group in by_label(runs).items()}
-    everyone = _by_speed([run.events for run in firsts.values()])
-    clients = everyone
+    firsts = [group[0] for group in by_label(runs).values()]
+    everyone = clients = _by_speed([run.events for run in firsts])
     if len(everyone) > _CLIENTS:
         clients = everyone[np.linspace(0, len(everyone) - 1, _CLIENTS).round().astype(int)]
-    visits = {label: _of_clients(run.events, clients) for label, run in firsts.items()}
-    seed = next(iter(firsts.values())).seed
-    return _DrawnVisits(seed, visits, clients, len(everyone), *_window(list(visits.values())))
+    visits = [_of_clients(run.events, clients) for run in firsts]
+    begin, end, last = _window(visits)
+    unit, unit_name = units.time_unit(end - begin)
+    since = f" since the first visit, at {units.duration(begin)}" if begin else ""
+    part = f"; the first {units.duration(end - begin)} of {units.duration(last - begin)}" if end < last else ""
+    row = {client: place for place, client in enumerate(clients.tolist())}
+    left_out = f" of {len(everyone):,}" if len(clients) < len(everyone) else ""
+    return {
+        "title": f"virtual time{since} ({unit_name}{part})",
+        "rows": f"{len(clients)}{left_out} clients",
+        "note": f"Seed {firsts[0].seed}." if len(runs) > len(firsts) else "",
+        "end": (end - begin) / unit or 1,
+        "clients": clients.tolist(),
+        "outcomes": list(OUTCOMES),
+        "visits": [_bars(events, row, begin, end, unit) for events in visits],
+    }
 
 
 def _bars(events: Columns, row: dict[int, int], begin: float, end: float, unit: float) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from offbeat_core.number_checks import is_number
+
 from offbeat.coordinator import Coordinator, RecordedCall
 
 MOST_VERSIONS = 1024
@@ -94,7 +96,11 @@ class RunHistory:
 
     def note_evaluation(self, version: int, values: Mapping[str, Any]) -> None:
         """Record the finite values of an evaluation of a version."""
-        numbers = {name: float(value) for name, value in values.items() if name != "version" and _is_number(value)}
+        numbers = {
+            name: float(value)
+            for name, value in values.items()
+            if name != "version" and is_number(value) and math.isfinite(value)
+        }
         if not numbers:
             return
         self.evaluations.append(Evaluated(self._next(), version, numbers))
@@ -129,10 +135,6 @@ def _thinned(evaluations: Sequence[Evaluated]) -> list[Evaluated]:
         stride *= 2
         kept = [one for one in evaluations if one.version % stride == 0 or one is evaluations[-1]]
     return kept
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _rounded(staleness: int) -> int:
