@@ -86,7 +86,7 @@ def carry_out(
 
 
 class _Recording:
-    """A simulation that is stepped, and the writer that records it from the last checkpoint on."""
+    """A simulation, and the writer that records it from the last checkpoint on."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class _Recording:
         self._writer.checkpoint(self._simulation.state_dict(), *self._seconds())
 
     def _seconds(self) -> tuple[float, float]:
-        """Return the real time and the processor time of the run and of those that it continues."""
+        """Return real and processor time, of the runs that it continues, too."""
         return time.monotonic() - self._began, time.process_time() - self._began_processor
 
     def finish(self, *, diverged: bool) -> None:
