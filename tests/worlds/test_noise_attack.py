@@ -126,35 +126,6 @@ def test_small_noise_is_the_rounded_gaussian():
     assert chisquare(observed, expected).pvalue > 1e-4
 
 
-def test_a_simulations_models_tell_nothing_for_certain(simulation):
-    """All updates of the run are known, as they reach the buffer, in clipped floats and in whole numbers."""
-    asked = f"{{ clip_norm = {CLIP_NORM!r}, noise_multiplier = {SIGMA}, max_participations = 1000 }}"
-    table = "algorithms={ mine = { algorithm = 'fedbuff', buffer_size = 2, concurrency = 6, staleness = "
-    run = simulation(asked, table + "{ name = 'constant' } } }", "local.lr=0.01", versions=max(20, ATTACKS // 10))
-    algorithm, sums, releases = run.coordinator.algorithm, [], []
-    add = algorithm.buffer.add
-
-    def recorded(update, weight):
-        sums.append(update.vector.resolve() if hasattr(update.vector, "resolve") else update.vector)
-        assert sums[-1].norm() < CLIP_NORM  # so nothing is clipped
-        add(update, weight)
-
-    algorithm.buffer.add = recorded
-    before = run.model.clone()
-    while not run.finished:
-        version = algorithm.version
-        run.step()
-        if algorithm.version > version:
-            first, second = (vector.numpy() for vector in sums[-2:])
-            numbers = [np.rint(vector.astype(np.float64) / STEP).astype(np.int64) for vector in (first, second)]
-            after = algorithm.model.clone()
-            pair = (first + second, second), (numbers[0] + numbers[1], numbers[1])
-            releases.append(Release(before.numpy(), after.numpy(), *pair, STEP))
-            before = after
-    assert len(releases) >= 20
-    nothing_decisive(releases)
-
-
 def test_a_servers_models_tell_nothing_for_certain(tmp_path):
     (tmp_path / "server.toml").write_text(SERVER, encoding="utf-8")
     file = load(tmp_path / "server.toml", [f"service.folder={tmp_path / 'run'}"])
