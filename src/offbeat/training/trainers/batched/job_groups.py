@@ -1,6 +1,6 @@
 """Jobs that are trained together: common settings, minibatches, step sizes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,9 +8,12 @@ import torch
 from offbeat_core.local_plan import Optimizer
 from torch import Tensor
 
+from offbeat.model_inputs import Inputs, divide_inputs
 from offbeat.training.minibatches import Integers, example_orders
 from offbeat.training.trainers.backend import Job
 from offbeat.training.workload import Workload
+
+_FETCHED = 256  # examples fetched together, if a step has no more: they stay in the cache until they are used
 
 
 class Group(NamedTuple):
@@ -67,6 +70,27 @@ def minibatches(workload: Workload, clients: Integers, visits: Integers, sizes: 
             filled[:] = own[0]
             filled[np.arange(batch_size) < sizes[row, : len(filled), None]] = own
     return torch.from_numpy(examples).to(workload.train.labels.device)
+
+
+def fetch(
+    workload: Workload, examples: Tensor, actives: Sequence[int], smallest: int
+) -> Iterator[tuple[Inputs[Tensor], Tensor]]:
+    """Yield each step's minibatches of its active rows, ``(models, batch size, …)``.
+
+    If fewer than ``smallest`` rows are active, finished rows are added. Several steps are fetched at a time, which is
+    faster. The ``examples`` are those of ``minibatches``, the ``actives`` do not increase.
+    """
+    step = 0
+    while step < len(actives):
+        taken = max(actives[step], smallest)
+        most = step + max(1, _FETCHED // (taken * examples.shape[2]))
+        end = step + 1
+        while end < min(most, len(actives)) and max(actives[end], smallest) == taken:
+            end += 1
+        chosen = examples[:taken, step:end].transpose(0, 1)
+        inputs, labels = workload.minibatch(chosen)
+        yield from zip(divide_inputs(Tensor.unbind, inputs), labels, strict=True)
+        step = end
 
 
 def shares(sizes: Integers, batch_size: int) -> Tensor:

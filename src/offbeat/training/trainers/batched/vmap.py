@@ -1,7 +1,7 @@
 """The batched backend: one computation for many clients, each with its own model."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,28 +13,20 @@ from offbeat_core.user_code_errors import user_code
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap  # pyright: ignore[reportPrivateImportUsage]
 
-from offbeat.model_inputs import Inputs, divide_inputs, map_inputs
+from offbeat.model_inputs import Inputs, map_inputs
 from offbeat.training.augmentation import AUGMENTATIONS
 from offbeat.training.max_pooling import deterministic_pooling
 from offbeat.training.mean_loss import mean_loss
 from offbeat.training.minibatches import Integers
 from offbeat.training.trainers.backend import Backend, Job, Result, read_numbers, result_vector
+from offbeat.training.trainers.batched import job_groups
 from offbeat.training.trainers.batched.dense import dense_step, is_dense
 from offbeat.training.trainers.batched.dropout import Draw, Dropout
-from offbeat.training.trainers.batched.job_groups import (
-    Group,
-    group_of,
-    minibatch_sizes,
-    minibatches,
-    names,
-    shares,
-    step_sizes,
-)
-from offbeat.training.trainers.batched.unfolded_convolution import unfolded_convolutions as unfolded
+from offbeat.training.trainers.batched.job_groups import Group, group_of
+from offbeat.training.trainers.batched.unfolded_convolution import unfolded_convolutions
 from offbeat.training.trainers.local_step import AdamW, along, stacked_step
 from offbeat.training.workload import Workload
 
-_FETCHED = 256  # examples fetched together, if a step has no more: they stay in the cache until they are used
 _UNKNOWN = -1  # in place of what a mean divides by
 _SMALLEST_BATCH = 2  # a CPU may compute a single model in another way, with other last bits
 
@@ -75,7 +67,7 @@ class VmapBackend(Backend):
         self._augment = None if workload.augmentation is None else AUGMENTATIONS[workload.augmentation]
         module = workload.model.module
         self._objective = workload.objective
-        convolutions = unfolded() if unfold_convolutions else nullcontext()
+        convolutions = unfolded_convolutions() if unfold_convolutions else nullcontext()
 
         def loss_of(
             parameters: dict[str, Tensor], inputs: Inputs[Tensor], labels: Tensor, dropout: Dropout | None
@@ -125,8 +117,8 @@ class VmapBackend(Backend):
         number = len(jobs)
         jobs = [*jobs, *[jobs[-1]] * (self._smallest - number)]  # the last job is repeated
         steps, clients, visits = np.array([(job.plan.steps, job.client, job.visit) for job in jobs]).T
-        sizes = minibatch_sizes(self.workload, jobs, group.batch_size)
-        examples = minibatches(self.workload, clients, visits, sizes, group.batch_size)
+        sizes = job_groups.minibatch_sizes(self.workload, jobs, group.batch_size)
+        examples = job_groups.minibatches(self.workload, clients, visits, sizes, group.batch_size)
         starts = torch.stack([job.start for job in jobs])
         models = {name: part.clone() for name, part in self._model.stacked(starts).items()}
         first = self._model.stacked(starts)
@@ -134,13 +126,14 @@ class VmapBackend(Backend):
         offset = self._model.stacked(torch.stack(offsets)) if offsets else {}
         velocity = {name: torch.zeros_like(part) for name, part in models.items()} if group.momentum else None
         adamw = {name: AdamW(part) for name, part in models.items()} if group.optimizer == "adamw" else None
-        rates = step_sizes(jobs).to(starts.device)
+        rates = job_groups.step_sizes(jobs).to(starts.device)
         losses = torch.zeros(len(jobs), int(steps[0]), device=starts.device)
         counts = torch.full_like(losses, _UNKNOWN)
         self._objective = self.workload.objective.fresh()
         dropout = self._dropout(jobs, group.batch_size)
         actives = np.count_nonzero(steps[:, None] > np.arange(steps[0]), axis=0).tolist()
-        for step, (active, (inputs, labels)) in enumerate(zip(actives, self._fetch(examples, actives), strict=True)):
+        fetched = job_groups.fetch(self.workload, examples, actives, self._smallest)
+        for step, (active, (inputs, labels)) in enumerate(zip(actives, fetched, strict=True)):
             taken, rate = len(labels), rates[: len(labels), step]
             part = {name: values[:taken] for name, values in models.items()}
             done = {name: values[active:].clone() for name, values in part.items()} if active < taken else {}
@@ -150,14 +143,18 @@ class VmapBackend(Backend):
                 inputs = self._augment(inputs, self.workload.seed, clients[:taken], visits[:taken], first_image)
             if self._is_dense and group.is_dense and isinstance(inputs, Tensor):
                 starting = [values[:taken] for values in first.values()] if group.mu else ()
-                parts = shares(sizes[:taken, step], group.batch_size).to(rate.device) if group.by_epochs else None
+                parts = (
+                    job_groups.shares(sizes[:taken, step], group.batch_size).to(rate.device)
+                    if group.by_epochs
+                    else None
+                )
                 losses[:taken, step] = dense_step(
                     list(part.values()), inputs, labels, rate, starting, group.mu, shares=parts
                 )
                 for name, values in offset.items():
                     part[name].addcmul_(values[:taken], along(rate, values), value=-1)
             else:
-                with user_code(f"{names(jobs[: min(active, number)])}: the model or the loss failed"):
+                with user_code(f"{job_groups.names(jobs[: min(active, number)])}: the model or the loss failed"):
                     slopes, (losses[:taken, step], counts[:taken, step]) = self._slopes(
                         part, inputs, labels, sizes[:taken, step], dropout
                     )
@@ -226,25 +223,6 @@ class VmapBackend(Backend):
         if self._draws.setdefault(labels.shape[1], dropout.draws) != dropout.draws:
             raise OffbeatError("the model's dropout differs from step to step: use trainer = 'loop'")
         return found
-
-    def _fetch(self, examples: Tensor, actives: Sequence[int]) -> Iterator[tuple[Inputs[Tensor], Tensor]]:
-        """Yield each step's minibatches of its active rows, ``(models, batch size, …)``.
-
-        If fewer rows are active than are trained together at least, finished rows are added. Several steps are fetched
-        at a time, which is faster. The ``examples`` are numbers ``(rows, steps, batch size)``, the ``actives`` do not
-        increase.
-        """
-        step = 0
-        while step < len(actives):
-            taken = max(actives[step], self._smallest)
-            most = step + max(1, _FETCHED // (taken * examples.shape[2]))
-            end = step + 1
-            while end < min(most, len(actives)) and max(actives[end], self._smallest) == taken:
-                end += 1
-            chosen = examples[:taken, step:end].transpose(0, 1)
-            inputs, labels = self.workload.minibatch(chosen)
-            yield from zip(divide_inputs(Tensor.unbind, inputs), labels, strict=True)
-            step = end
 
     def _dropout(self, jobs: Sequence[Job], batch_size: int) -> Dropout | None:
         """Return the jobs' dropout; None if the model is known to have none."""
