@@ -29,7 +29,7 @@ PAGES = [(DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("tutoria
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^\$ (.*)\n((?:[^$].*\n|\n)*)", re.MULTILINE)
 QUARTER = ["--set", "seeds=[1]", "--set", "stop.virtual_seconds=900.0"]
-QUICK = {"run": QUARTER, "compare": [*QUARTER, "--jobs", "1"], "track": ["--to", "tensorboard"]}
+QUICK = {"run": [*QUARTER, "--jobs", "1"], "compare": [*QUARTER, "--jobs", "1"], "track": ["--to", "tensorboard"]}
 
 
 def run_here(words, patch):
