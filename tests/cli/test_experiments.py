@@ -130,6 +130,9 @@ class TestHow:
         assert "TensorBoard: tensorboard --logdir runs/tiny/tensorboard" in out
         assert list((folder / "runs" / "tiny" / "tensorboard").rglob("events.out.*"))
 
+        assert offbeat("report", "runs/tiny", "--output", "other", "--tensorboard")[0] == 0
+        assert list((folder / "other" / "tensorboard").rglob("events.out.*"))
+
         class Failing(nullcontext[None]):
             problem = "tensorboard failed: no disk"
             name = "tensorboard"

@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable
 
 from offbeat_core.number_checks import check_not_negative, check_positive
-from scipy.special import erfcx, ndtr
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -30,6 +29,9 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
         mu: Sensitivity divided by the noise's standard deviation, > 0.
         epsilon: ε ≥ 0.
     """
+    # Imported here: a run without noise does not wait for it.
+    from scipy.special import erfcx, ndtr
+
     near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     factor = math.exp(-(near**2) / 2) / 2 if abs(near) < 40 else 0.0
     beyond = float(erfcx(far / math.sqrt(2)))
