@@ -229,5 +229,24 @@ def test_outputs_too_large_to_keep_count_by_examples(monkeypatch):
     assert evaluate(linear, dice, LABELS) == pytest.approx(sum(size * value for size, value in parts) / N, rel=1e-6)
 
 
+class WithMore(nn.Linear):
+    """Returns something else beside its outputs."""
+
+    more = None
+
+    def forward(self, inputs):
+        return super().forward(inputs), self.more
+
+
+@pytest.mark.parametrize("more", [torch.ones(()), torch.ones(3), "text"])
+def test_outputs_without_a_row_for_each_example_count_by_examples(more, monkeypatch):
+    monkeypatch.setattr(WithMore, "more", more)
+    module = made(lambda: WithMore(6, CLASSES))
+    with torch.no_grad():
+        parts = [(len(part), dice(module(part)[0], label).item()) for part, label in zip(*split(), strict=True)]
+    value = evaluate(lambda: WithMore(6, CLASSES), lambda outputs, labels: dice(outputs[0], labels), LABELS)
+    assert value == pytest.approx(sum(size * value for size, value in parts) / N, rel=1e-6)
+
+
 def split():
     return INPUTS.split(256), LABELS.split(256)
