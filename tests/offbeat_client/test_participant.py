@@ -31,8 +31,5 @@ def test_no_work_is_one_line_until_there_is_some(caplog: pytest.LogCaptureFixtur
             progress.note_idle()
         progress.note_receipt(0, Delivery(True, 0))
         progress.note_idle()
-    assert [message.split(";")[0] for message in caplog.messages] == [
-        "no work now",
-        "visit 0: counted, staleness 0",
-        "no work now",
-    ]
+    starts = [message.split(";")[0] for message in caplog.messages]
+    assert starts == ["no work now", "visit 0: counted, staleness 0", "no work now"]

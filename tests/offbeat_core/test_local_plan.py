@@ -85,19 +85,14 @@ def test_a_visit_is_not_cut_to_nothing_nor_to_more_than_it_was(steps):
         LocalPlan(**PLAN).prefix(steps)
 
 
-class TestDecay:
-    def test_a_visit_has_the_step_size_of_its_version(self) -> None:
-        plan = LocalPlan(2, 4, 0.8, mu=0.5, clip_norm=1.0, lr_decay=exponential(0.5))
-        assert [plan.at(version).lr for version in (0, 1, 3)] == [0.8, 0.4, 0.1]
-        assert plan.at(3) == LocalPlan(2, 4, 0.1, mu=0.5, clip_norm=1.0)
-
-    def test_each_steps_own_size_decays(self) -> None:
-        plan = LocalPlan(2, 4, (0.8, 0.4), lr_decay=step_decay(10, factor=0.25))
-        assert plan.at(9).lr == (0.8, 0.4)
-        assert plan.at(10) == LocalPlan(2, 4, (0.2, 0.1))
-
-    def test_a_step_size_is_above_0_at_any_version(self) -> None:
-        assert LocalPlan(1, 1, 0.1, lr_decay=exponential(0.5)).at(10**6).lr == 2.0**-126
+def test_a_visit_has_the_step_sizes_of_its_version() -> None:
+    plan = LocalPlan(2, 4, 0.8, mu=0.5, clip_norm=1.0, lr_decay=exponential(0.5))
+    assert [plan.at(version).lr for version in (0, 1, 3)] == [0.8, 0.4, 0.1]
+    assert plan.at(3) == LocalPlan(2, 4, 0.1, mu=0.5, clip_norm=1.0)
+    assert LocalPlan(1, 1, 0.1, lr_decay=exponential(0.5)).at(10**6).lr == 2.0**-126  # above 0
+    many = LocalPlan(2, 4, (0.8, 0.4), lr_decay=step_decay(10, factor=0.25))
+    assert many.at(9).lr == (0.8, 0.4)
+    assert many.at(10) == LocalPlan(2, 4, (0.2, 0.1))
 
 
 def ten_steps(**changes: object) -> LocalPlan:
@@ -150,7 +145,7 @@ def test_a_plan_of_many_steps_takes_no_memory():
     tracemalloc.start()
     try:
         assert normaliser(LocalPlan(10**4, 1, 0.1)) == pytest.approx(10**4)
-        assert tracemalloc.get_traced_memory()[1] < 2 * 10**4
+        assert tracemalloc.get_traced_memory()[1] < 5 * 10**4  # a list of the steps takes 80,000 bytes
     finally:
         tracemalloc.stop()
 

@@ -3,7 +3,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from offbeat_core.compression import decode, qsgd, sign
 
@@ -81,6 +81,11 @@ def test_levels_of_qsgd(bits, levels):
     assert not qsgd(bits).is_contraction(levels**2 + 1)
 
 
+def test_the_sum_of_magnitudes_may_be_beyond_float32():
+    largest = float(np.finfo(np.float32).max)
+    assert through(sign(), np.array([largest, -largest, largest], np.float32)).tolist() == [largest, -largest, largest]
+
+
 @given(data=st.data())
 def test_sign_is_the_mean_magnitude_with_each_sign(vectors, data):
     vector = data.draw(vectors)
@@ -88,19 +93,3 @@ def test_sign_is_the_mean_magnitude_with_each_sign(vectors, data):
     got = through(sign(), vector)
     assert got.tolist() == pytest.approx([-scale if entry < 0 else scale for entry in vector.tolist()], rel=2e-7, abs=0)
     assert sign().is_contraction(10**6)
-
-
-@given(data=st.data())
-def test_sign_is_a_contraction_with_the_factor_that_it_states(vectors, data):
-    vector = data.draw(vectors).clip(-1e30, 1e30)
-    whole = vector.astype(np.float64)
-    assume(np.abs(whole).max() > 1e-30)  # a scale that is a denormal number has few digits
-    error = np.square(whole - through(sign(), vector)).sum()
-    square = np.square(whole).sum()
-    factor = np.abs(whole).sum() ** 2 / (len(vector) * square)
-    assert error == pytest.approx((1 - factor) * square, rel=1e-6, abs=1e-6 * square)
-
-
-def test_the_sum_of_magnitudes_may_be_beyond_float32():
-    largest = float(np.finfo(np.float32).max)
-    assert through(sign(), np.array([largest, -largest, largest], np.float32)).tolist() == [largest, -largest, largest]

@@ -21,10 +21,8 @@ class Listener:
 
     def connect(self, address="127.0.0.1"):
         """Return a connection, and the server's end of it."""
-        opened = socket.socket()
-        self._stack.enter_context(opened)
-        opened.bind((address, 0))
-        opened.connect(("127.0.0.1", self.port))
+        there = ("127.0.0.1", self.port)
+        opened = self._stack.enter_context(socket.create_connection(there, source_address=(address, 0)))
         accepted, _ = self._socket.accept()
         return opened, self._stack.enter_context(accepted)
 
