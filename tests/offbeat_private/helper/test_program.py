@@ -40,22 +40,6 @@ def run(*commands):
     return [tuple(end) for end in json.loads(done.stdout)]
 
 
-def test_a_helper_is_enrolled_without_torch_and_its_help_names_the_program(tmp_path, offbeat):
-    lines = ["[terms]", *(f"{key} = {value}" for key, value in TERMS.items())]
-    lines += ["[local]", *(f"{key} = {value}" for key, value in LOCAL.items()), "[clients]"]
-    roster, folder = tmp_path / "roster.toml", tmp_path / "helper"
-    roster.write_text("\n".join([*lines, *(f'{name} = "{key}"' for name, key in CLIENTS.items())]), encoding="utf-8")
-    names = ("enrol", "serve", "status")
-    commands = [("", "enrol", roster, "--folder", folder), ("", "status", "--folder", folder)]
-    enrolled, status, *helps = run(*commands, *(("", name, "--help") for name in names))
-    assert enrolled[::2] == status[::2] == (0, "")
-    assert enrolled[1].startswith("Run ")
-    assert "batches: 0\n" in status[1]
-    for name, (_, output, _) in zip(names, helps, strict=True):
-        assert f"\n    offbeat-helper {name} " in output
-        assert f"\n    offbeat helper {name} " in offbeat("helper", name, "--help")[1]
-
-
 ERRORS = {
     ("click", "--help"): "click is missing: pip install 'offbeat-client[helper]'",
     ("fastapi granian", "serve"): "fastapi is missing: pip install 'offbeat-client[helper]'",
@@ -65,5 +49,18 @@ ERRORS = {
 }
 
 
-def test_an_error_is_one_line():
-    assert run(*ERRORS) == [(2, "", f"offbeat-helper: {message}\n") for message in ERRORS.values()]
+def test_a_helper_is_enrolled_without_torch_its_help_names_the_program_and_an_error_is_one_line(tmp_path, offbeat):
+    lines = ["[terms]", *(f"{key} = {value}" for key, value in TERMS.items())]
+    lines += ["[local]", *(f"{key} = {value}" for key, value in LOCAL.items()), "[clients]"]
+    roster, folder = tmp_path / "roster.toml", tmp_path / "helper"
+    roster.write_text("\n".join([*lines, *(f'{name} = "{key}"' for name, key in CLIENTS.items())]), encoding="utf-8")
+    names = ("enrol", "serve", "status")
+    commands = [("", "enrol", roster, "--folder", folder), ("", "status", "--folder", folder)]
+    *errors, enrolled, status, one, two, three = run(*ERRORS, *commands, *(("", name, "--help") for name in names))
+    assert errors == [(2, "", f"offbeat-helper: {message}\n") for message in ERRORS.values()]
+    assert enrolled[::2] == status[::2] == (0, "")
+    assert enrolled[1].startswith("Run ")
+    assert "batches: 0\n" in status[1]
+    for name, (_, output, _) in zip(names, (one, two, three), strict=True):
+        assert f"\n    offbeat-helper {name} " in output
+        assert f"\n    offbeat helper {name} " in offbeat("helper", name, "--help")[1]
