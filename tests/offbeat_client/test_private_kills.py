@@ -1,4 +1,4 @@
-"""Masked clients that are killed at every other of their steps in turn."""
+"""Masked clients that are killed at every third of their steps in turn."""
 
 import json
 import math
@@ -24,7 +24,7 @@ VISITS = {0: None, 1: 10, 2: 10}  # and the updates that they count on; the thir
 def lives(server, model, kill_at, quick, tmp_path):
     """Return a generator of clients, their numbers of kills and their folders after a life of three visits.
 
-    Each life begins with a new client, which is killed two steps later than the one before, from ``first`` on; the last
+    Each life begins with a new client, which is killed three steps later than the one before, from ``first`` on; the last
     life has no kill. During the upload of visit 1 the helper's epoch ends.
     """
 
@@ -40,7 +40,7 @@ def lives(server, model, kill_at, quick, tmp_path):
             return bound.epoch < helper.epoch
 
         server.is_stale = is_stale
-        for step in count(first, 2):
+        for step in count(first, 3):
             helper.epoch = helper.head_number = 0
             for memory in (server.put, server.bodies, server.receipts, server.heard, server.received, server.visits):
                 memory.clear()
