@@ -24,8 +24,8 @@ VISITS = {0: None, 1: 10, 2: 10}  # and the updates that they count on; the thir
 def lives(server, model, kill_at, quick, tmp_path):
     """Return a generator of clients, their numbers of kills and their folders after a life of three visits.
 
-    Each life begins with a new client, which is killed three steps later than the one before, from ``first`` on; the last
-    life has no kill. During the upload of visit 1 the helper's epoch ends.
+    Each life begins with a new client, which is killed three steps later than the one before, from ``first`` on; the
+    last life has no kill. During the upload of visit 1 the helper's epoch ends.
     """
 
     def live(terms, make_client, first, **values):

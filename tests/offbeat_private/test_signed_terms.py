@@ -90,19 +90,24 @@ def test_values_out_of_range_are_refused_in_one_line(make_terms, changed, messag
 
 
 @pytest.mark.parametrize(
-    ("values", "most", "name"),
+    ("values", "most", "more", "name"),
     [
         # 20 bits: 2³⁰ / (2¹⁹ − 1) = 2,048.004: K + 10 s may be 2,048; half as much for differences.
-        ({"noise_multiplier": 0, "length": 1}, {"buffer": 2048}, "a sum of 2049 updates of 20 bits"),
-        ({"buffer": 48, "length": 1}, {"noise_multiplier": 200}, "noise of 201 clip norms"),
-        ({"noise_multiplier": 0, "payload": "difference"}, {"buffer": 1024}, "a sum of 1025 updates of 20 bits"),
+        ({"noise_multiplier": 0, "length": 1}, {"buffer": 2048}, {"buffer": 2049}, "a sum of 2049 updates of 20 bits"),
+        ({"buffer": 48, "length": 1}, {"noise_multiplier": 200}, {"noise_multiplier": 200.1}, r"200\.1 clip"),
+        (
+            {"noise_multiplier": 0, "payload": "difference"},
+            {"buffer": 1024},
+            {"buffer": 1025},
+            "a sum of 1025 updates of 20 bits",
+        ),
     ],
 )
-def test_sums_that_could_overflow_are_refused(make_terms, values, most, name):
+def test_sums_that_could_overflow_are_refused(make_terms, values, most, more, name):
     values = {"bits": 20, "min_clients": 2} | values
     make_terms(**values | most)
     with pytest.raises(ValueError, match=f"{name}.*could overflow"):
-        make_terms(**values | {key: value + 1 for key, value in most.items()})
+        make_terms(**values | more)
 
 
 def test_noise_for_the_rounding_counts_in_the_overflow(make_terms):
