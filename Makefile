@@ -55,7 +55,7 @@ coverage: .venv/installed ## run all tests and print the lines that none of them
 kills: .venv/installed ## kill a run and a sweep at 20 random moments, resume them, compare (CI kills twice)
 	OFFBEAT_KILLS=20 $(BIN)/pytest -v tests/e2e/test_resume.py tests/e2e/test_sweep_kills.py
 
-torture: .venv/installed ## kill server and clients, 200 times each of six runs, on good lines and bad ones, then server, helper and clients of five private runs, 200 times each (CI: 5 or 9, and 2 each; takes two hours)
+torture: .venv/installed ## kill server and clients, 200 times each of six runs, on good lines and bad ones, then server, helper and clients of five private runs, 200 times each (CI: 3, and 1 each; takes two hours)
 	OFFBEAT_SERVER_KILLS=200 $(BIN)/pytest -v tests/e2e/test_service_kills.py tests/e2e/test_service_bad_lines.py
 	OFFBEAT_PRIVATE_KILLS=200 $(BIN)/pytest -v tests/e2e/test_private_service.py
 

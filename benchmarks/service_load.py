@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from offbeat_core.messages import PROTOCOL
 
-from offbeat.service.updates.update_body import write_dense
+from offbeat.tensor_file import write_tensors
 
 SERVER = """
 [service]
@@ -257,7 +257,7 @@ def together(server: Offbeat, works: Sequence[Callable[[], object]], times: int)
 def body_of(length: int) -> memoryview:
     """Return an update's body."""
     with tempfile.TemporaryFile() as file:
-        write_dense(file, torch.full((length,), 1e-3))
+        write_tensors(file, {"update": torch.full((length,), 1e-3)})
         body = memoryview(bytearray(file.tell()))
         file.seek(0)
         file.readinto(body)  # pyright: ignore[reportAttributeAccessIssue]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -15,6 +15,9 @@ from offbeat_core.errors import MistakesError, OffbeatError
 from torch import Tensor
 
 from tests.effort import cases
+
+if TYPE_CHECKING:
+    from tests.e2e.server_process import Launcher
 
 # As runs do; more threads than idle cores make these small models many times slower. Processes of tests inherit it.
 torch.set_num_threads(1)
@@ -50,6 +53,15 @@ def one_process_a_run() -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trainer, "_PATIENCE_SECONDS", math.inf)
         yield
+
+
+@pytest.fixture(scope="session")
+def launcher() -> Generator["Launcher"]:
+    """Starts servers and clients as processes of their own."""
+    from tests.e2e.server_process import Launcher
+
+    with Launcher() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

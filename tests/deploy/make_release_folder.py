@@ -23,6 +23,8 @@ from pathlib import Path
 from offbeat_client import Visit, run_client
 from safetensors.numpy import load_file
 
+from offbeat.service.server.admin import export_model
+
 SERVER = """[service]
 folder = "server"
 clients = 3
@@ -80,12 +82,11 @@ def export(folder: Path) -> dict[str, object]:
 
     The file's own digest would not do: the order of its metadata is random.
     """
-    command = [sys.executable, "-m", "offbeat", "server", "export", "server", "--output", "model.safetensors"]
-    made = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     model = folder / "model.safetensors"
+    version = export_model(folder / "server", model)
     digest = hashlib.sha256(b"".join(values.tobytes() for _, values in sorted(load_file(model).items()))).hexdigest()
     model.unlink()
-    return {"version": int(made.stdout.split()[1].rstrip(":")), "sha256": digest}
+    return {"version": version, "sha256": digest}
 
 
 def main(target: Path) -> None:

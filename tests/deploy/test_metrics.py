@@ -2,10 +2,7 @@
 
 import json
 import re
-import subprocess
-import sys
 
-import httpx
 import pytest
 import yaml
 from processes import DEPLOY
@@ -13,6 +10,7 @@ from processes import DEPLOY
 from offbeat.service.engine.privacy_status import PrivacyStatus
 from offbeat.service.engine.prometheus_metrics import Metrics
 from offbeat.service.refusal import KINDS
+from tests.service.conftest import running
 
 ROOT = DEPLOY.parent
 NAME = re.compile(r"\boffbeat_\w+")
@@ -21,19 +19,8 @@ NAME = re.compile(r"\boffbeat_\w+")
 @pytest.fixture(scope="module")
 def names(tmp_path_factory):
     """The names of the samples that a server reports, with those of a private run."""
-    folder = tmp_path_factory.mktemp("metrics")
-    file = folder / "server.toml"
-    file.write_text((DEPLOY / "server.toml").read_text())
-    command = [sys.executable, "-m", "offbeat", "serve", str(file), "--set", "service.port=0"]
-    command += ["--set", "service.host=127.0.0.1", "--set", "service.tls=false"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            url = process.stdout.readline().split()[2].rstrip(":")
-            token = (folder / "server/admin-token").read_text().strip()
-            text = httpx.get(f"{url}/metrics", headers={"Authorization": f"Bearer {token}"}).text
-        finally:
-            process.terminate()
-            process.communicate()
+    with running(tmp_path_factory.mktemp("metrics") / "server") as server:
+        text = server.admin.http.get("/metrics").text
     private = Metrics()
     private.set_privacy(
         PrivacyStatus(

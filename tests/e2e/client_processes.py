@@ -9,7 +9,7 @@ from offbeat_core.files import read_json
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tests.e2e.client_launcher import TRAINING
+from tests.e2e.launcher_program import TRAINING
 from tests.e2e.server_process import Launcher, until
 
 

@@ -1,15 +1,6 @@
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 
 import pytest
-
-from tests.e2e.server_process import Launcher
-
-
-@pytest.fixture(scope="session")
-def servers() -> Generator[Launcher]:
-    """Starts servers, one at a time, whose clients without work come back after 0.2 seconds."""
-    with Launcher("server_launcher.py", "0.2") as launcher:
-        yield launcher
 
 
 @pytest.fixture

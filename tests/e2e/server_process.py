@@ -48,13 +48,10 @@ lr = 0.1
 
 
 class Launcher:
-    """A program of this folder that starts processes; at the end of the context it leaves none.
+    """The program that starts processes; at the end of the context it leaves none."""
 
-    It answers lines of JSON by lines of JSON.
-    """
-
-    def __init__(self, program: str, *options: str) -> None:
-        self._command = [sys.executable, str(Path(__file__).with_name(program)), *options]
+    def __init__(self) -> None:
+        self._command = [sys.executable, str(Path(__file__).with_name("launcher_program.py"))]
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -90,6 +87,7 @@ class Server:
         (folder / "own_model.py").write_text(MODEL)
         self.file = folder / "server.toml"
         self.folder = folder / "server"
+        self.log = folder / "server.log"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         text = SERVER.format(
@@ -109,8 +107,10 @@ class Server:
         if self._process is not None:
             self.kill()
 
-    def start(self) -> None:
-        self._process = self._launcher.tell([str(self.file)])
+    def start(self, **limits: Any) -> None:
+        folder = str(self.file.parent)
+        command = {"command": ["serve", str(self.file)], "folder": folder, "output": str(self.log), **limits}
+        self._process = self._launcher.tell(command)
 
     @property
     def process(self) -> int:
@@ -129,8 +129,8 @@ class Server:
 
     def wait(self) -> int:
         """Wait for the server's end, and return how it ended."""
-        self._process = None
-        return self._launcher.tell(None)
+        process, self._process = self.process, None
+        return until(lambda: self._launcher.tell({"ended": process}))[0]
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
         """Send a signal, and return how the server ended."""

@@ -20,7 +20,7 @@ from tests.service.conftest import body_of
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 
-KILLS = 5
+KILLS = 3
 CLIENTS = 12
 LENGTH = 20
 
@@ -33,8 +33,8 @@ def admin(server: Server, method: str, path: str, **body: Any) -> dict[str, Any]
     return answer.json()
 
 
-def test_counts_are_exact_after_each_kill(servers: Launcher, tmp_path: Path, say: Callable[[str], None]) -> None:
-    with Server(servers, tmp_path, FEDBUFF, LENGTH, CLIENTS, checkpoint_seconds=0.5) as server:
+def test_counts_are_exact_after_each_kill(launcher: Launcher, tmp_path: Path, say: Callable[[str], None]) -> None:
+    with Server(launcher, tmp_path, FEDBUFF, LENGTH, CLIENTS, checkpoint_seconds=0.5) as server:
         with flapping(server, LENGTH, CLIENTS) as (clients, numbers):
             for _ in range(KILLS):
                 before = acknowledged(clients)
@@ -66,11 +66,11 @@ def test_counts_are_exact_after_each_kill(servers: Launcher, tmp_path: Path, say
 
 
 def test_a_server_that_is_killed_while_its_run_is_extended_keeps_what_it_has_answered(
-    servers: Launcher, tmp_path: Path
+    launcher: Launcher, tmp_path: Path
 ) -> None:
     numbers = random.Random(3)
     with (
-        Server(servers, tmp_path, FEDASYNC, LENGTH, CLIENTS, versions=5) as server,
+        Server(launcher, tmp_path, FEDASYNC, LENGTH, CLIENTS, versions=5) as server,
         flapping(server, LENGTH, CLIENTS),
     ):
         end = 5
@@ -107,9 +107,9 @@ def test_a_server_that_is_killed_while_its_run_is_extended_keeps_what_it_has_ans
         until(lambda: server.version() == end + 2)
 
 
-def test_a_paused_server_that_is_killed_stays_paused(servers: Launcher, tmp_path: Path) -> None:
+def test_a_paused_server_that_is_killed_stays_paused(launcher: Launcher, tmp_path: Path) -> None:
     with (
-        Server(servers, tmp_path, FEDBUFF, LENGTH, CLIENTS) as server,
+        Server(launcher, tmp_path, FEDBUFF, LENGTH, CLIENTS) as server,
         flapping(server, LENGTH, CLIENTS) as (clients, _),
     ):
         until(lambda: acknowledged(clients) > 5)

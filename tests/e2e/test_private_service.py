@@ -5,7 +5,7 @@
 
 import os
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from tests.e2e.server_process import Launcher
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends SIGKILL")
 
-KILLS = int(os.environ.get("OFFBEAT_PRIVATE_KILLS", "2"))
+KILLS = int(os.environ.get("OFFBEAT_PRIVATE_KILLS", "1"))
 
 
 class Case(NamedTuple):
@@ -38,13 +38,6 @@ CASES = {
     "fedluck": Case("period = 0.2", CLIENTS, least=CLIENTS, places=CLIENTS + 1),  # its sums are those of all four
     "async_comm_sgd": Case("period = 0.2\nweighting = 'uniform'", CLIENTS),
 }
-
-
-@pytest.fixture(scope="module")
-def launcher() -> Generator[Launcher]:
-    """Starts server, helper and clients."""
-    with Launcher("client_launcher.py") as made:
-        yield made
 
 
 def model_in_the_clear(sums: list[list[tuple[int, int]]], case: Case) -> list[float]:

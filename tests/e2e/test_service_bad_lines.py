@@ -6,7 +6,7 @@
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,54 +14,44 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from tests.e2e.client_launcher import trained
 from tests.e2e.client_processes import ClientProcess
 from tests.e2e.flaky_proxy import FlakyProxy
 from tests.e2e.killing import VICTIMS, World
+from tests.e2e.launcher_program import trained
 from tests.e2e.server_process import Launcher, Server
 from tests.e2e.trouble import TROUBLES
 from tests.e2e.undisturbed import Undisturbed
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 
-KILLS = int(os.environ.get("OFFBEAT_SERVER_KILLS", "10"))
+KILLS = int(os.environ.get("OFFBEAT_SERVER_KILLS", "3"))
 CLIENTS = 5
 SMALL_LENGTH, LARGE_LENGTH = 20, 300_000  # updates below and above 1 MiB go different ways
 FEDBUFF = "algorithm = 'fedbuff'\nbuffer_size = 3\nconcurrency = 5"
 FEDLAAVG = "algorithm = 'fedlaavg'\ncohort = 3"
 SCAFFOLD = "algorithm = 'scaffold'\ncohort = 3\nserver_lr = 0.1"
+# Where updates of an earlier version count, those who passed the gate before may make another one.
+RUNS = {
+    "fedbuff": (FEDBUFF, SMALL_LENGTH, 2),
+    "fedlaavg with large models": (FEDLAAVG, LARGE_LENGTH, 1),
+    "scaffold": (SCAFFOLD, SMALL_LENGTH, 1),
+}
 
 
-@pytest.fixture(scope="module")
-def launcher() -> Generator[Launcher]:
-    """Starts clients."""
-    with Launcher("client_launcher.py") as made:
-        yield made
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "length", "versions_a_kill"),
-    # Where updates of an earlier version count, those who passed the gate before may make another one.
-    [(FEDBUFF, SMALL_LENGTH, 2), (FEDLAAVG, LARGE_LENGTH, 1), (SCAFFOLD, SMALL_LENGTH, 1)],
-    ids=["fedbuff", "fedlaavg with large models", "scaffold"],
-)
+@pytest.mark.parametrize("name", RUNS)
 def test_whoever_dies_and_whatever_the_line_does_each_update_counts_once(
-    algorithm: str,
-    length: int,
-    versions_a_kill: int,
-    servers: Launcher,
-    launcher: Launcher,
-    tmp_path: Path,
-    say: Callable[[str], None],
+    name: str, launcher: Launcher, tmp_path: Path, say: Callable[[str], None]
 ) -> None:
+    algorithm, length, versions_a_kill = RUNS[name]
     seed = random.SystemRandom().randrange(2**32)
     print(f"random numbers from seed {seed}")  # shown if the test fails
     numbers = random.Random(seed)
-    victims = max(1, KILLS // len(VICTIMS)) * VICTIMS
+    # In CI each of the three runs kills a third of the kinds, once.
+    victims = KILLS // len(VICTIMS) * VICTIMS or VICTIMS[list(RUNS).index(name) :: len(RUNS)]
     numbers.shuffle(victims)
     # Without who is away for long there is another version.
-    versions = versions_a_kill * sum(1 + ("for long" in victim) for victim in victims) + 4
-    server = Server(servers, tmp_path, algorithm, length, CLIENTS, versions)
+    versions = versions_a_kill * sum(1 + ("for long" in victim) for victim in victims) + 6
+    server = Server(launcher, tmp_path, algorithm, length, CLIENTS, versions)
     with server, FlakyProxy(server.port, numbers.randrange(2**32)) as proxy:
         world = World(server, proxy, launcher, tmp_path, CLIENTS, numbers)
         try:
@@ -115,5 +105,6 @@ def check_client(client: ClientProcess, undisturbed: Undisturbed) -> None:
 def check_troubles(proxy: FlakyProxy, *, is_large: bool) -> None:
     """Check that what can go wrong on a line did."""
     assert "other" not in {kind for kind, _ in proxy.done}, "there are requests that the proxy does not know"
-    kinds = ["check-in", "upload", "heartbeat", "download", *(["rest"] if is_large else [])]
+    # The rest of an upload is asked for only when its beginning was cut off, which is too rare in CI's few updates.
+    kinds = ["check-in", "upload", "heartbeat", "download", *(["rest"] if is_large and len(VICTIMS) <= KILLS else [])]
     assert [(kind, trouble) for kind in kinds for trouble in TROUBLES if not proxy.done[kind, trouble]] == []

@@ -17,20 +17,20 @@ from tests.e2e.flapping import FEDASYNC, FEDBUFF, Flapping, acknowledged, flappi
 from tests.e2e.server_process import Launcher, Server, until
 from tests.e2e.tracer import Tracer, can_trace, draw
 
-FAULTS = int(os.environ.get("OFFBEAT_SERVER_FAULTS", "6"))
+FAULTS = int(os.environ.get("OFFBEAT_SERVER_FAULTS", "4"))
 CLIENTS = 6
 _TRACE_SECONDS = 1.0
 
 
 @pytest.mark.parametrize(("algorithm", "length"), [(FEDBUFF, 20), (FEDASYNC, 300_000)], ids=["small", "large"])
 def test_whatever_fails_nothing_is_lost(
-    algorithm: str, length: int, servers: Launcher, tmp_path: Path, say: Callable[[str], None]
+    algorithm: str, length: int, launcher: Launcher, tmp_path: Path, say: Callable[[str], None]
 ) -> None:
     if not can_trace():
         pytest.skip("strace is missing, or may not trace here: no system calls of the real server fail")
     outcomes: Counter[str] = Counter()
     with (
-        Server(servers, tmp_path, algorithm, length, CLIENTS) as server,
+        Server(launcher, tmp_path, algorithm, length, CLIENTS) as server,
         flapping(server, length, CLIENTS) as (clients, numbers),
     ):
         for _ in range(max(1, FAULTS // 2)):

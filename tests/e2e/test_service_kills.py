@@ -16,16 +16,16 @@ from tests.e2e.server_process import Launcher, Server, until
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 
-KILLS = int(os.environ.get("OFFBEAT_SERVER_KILLS", "5"))
+KILLS = int(os.environ.get("OFFBEAT_SERVER_KILLS", "3"))
 CLIENTS = 16
 
 
 @pytest.mark.parametrize(("algorithm", "length"), [(FEDBUFF, 20), (FEDAVG, 300_000)], ids=["small", "large"])
 def test_killed_at_random_it_loses_nothing_and_counts_nothing_twice(
-    algorithm: str, length: int, servers: Launcher, tmp_path: Path, say: Callable[[str], None]
+    algorithm: str, length: int, launcher: Launcher, tmp_path: Path, say: Callable[[str], None]
 ) -> None:
     with (
-        Server(servers, tmp_path, algorithm, length, CLIENTS) as server,
+        Server(launcher, tmp_path, algorithm, length, CLIENTS) as server,
         flapping(server, length, CLIENTS) as (clients, numbers),
     ):
 

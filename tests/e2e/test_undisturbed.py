@@ -17,8 +17,8 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 LENGTH = 20
 
 
-def test_that_a_replaced_visit_did_not_count_is_known_without_a_record(servers: Launcher, tmp_path: Path) -> None:
-    with Server(servers, tmp_path, "algorithm = 'fedasync'\nconcurrency = 2", LENGTH, clients=2) as server:
+def test_that_a_replaced_visit_did_not_count_is_known_without_a_record(launcher: Launcher, tmp_path: Path) -> None:
+    with Server(launcher, tmp_path, "algorithm = 'fedasync'\nconcurrency = 2", LENGTH, clients=2) as server:
         server.start()
         server.version()  # it answers now
         peer = Peer(server.url, server.token("enrolment"))

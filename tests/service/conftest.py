@@ -21,7 +21,7 @@ from offbeat.coordinator import Coordinator
 from offbeat.coordinator.participation_limits import Participation
 from offbeat.service.server.serving import Listening, serve
 from offbeat.service.server_settings import ServerSettings, ServiceSettings
-from offbeat.service.updates.update_body import write_dense
+from offbeat.tensor_file import write_tensors
 
 PLAN = LocalPlan(steps=2, batch_size=1, lr=0.5)
 LENGTH = 6
@@ -30,7 +30,7 @@ LAYOUT = [("weight", (2, 2)), ("bias", (2,))]
 
 def body_of(vector: torch.Tensor) -> bytes:
     file = io.BytesIO()
-    write_dense(file, vector)
+    write_tensors(file, {"update": vector})
     return file.getvalue()
 
 

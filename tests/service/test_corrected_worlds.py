@@ -155,8 +155,7 @@ def lose_receipts(monkeypatch):
     monkeypatch.setattr(Connection, "send", kills)
 
 
-@pytest.mark.parametrize("is_disturbed", [False, True])
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize(("name", "is_disturbed"), [("scaffold", False), ("scaffold", True), ("feddyn", True)])
 def test_both_worlds_come_to_the_same_model_and_the_same_variates(name, is_disturbed, monkeypatch, tmp_path):
     calls, algorithm, memories = simulated(ALGORITHMS[name])
     if is_disturbed:

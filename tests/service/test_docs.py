@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from tests.e2e.private_service import Command
-from tests.e2e.server_process import Launcher, until
+from tests.e2e.server_process import until
 from tests.service.conftest import running
 
 CONCEPTS = Path(__file__).parents[2] / "docs" / "concepts"
@@ -20,7 +20,7 @@ def test_the_client_that_the_page_shows_takes_part(tmp_path):
     assert (status["version"], status["counted"]) == (2, 4)
 
 
-def test_the_model_and_data_that_the_page_shows_are_trained_by_two_clients(tmp_path):
+def test_the_model_and_data_that_the_page_shows_are_trained_by_two_clients(launcher, tmp_path):
     page = (CONCEPTS / "service.md").read_text("utf-8")
     files = re.findall(r'^```\w+ title="([\w.]+)"\n(.*?)^```', page, re.S | re.M)
     assert [name for name, _ in files] == ["readings.py", "server.toml", "client.py"]
@@ -29,8 +29,8 @@ def test_the_model_and_data_that_the_page_shows_are_trained_by_two_clients(tmp_p
     commands = re.findall(r"^offbeat (.* (?:client-\d|server.toml))$", page.partition("## Your own model")[2], re.M)
     serve, *joins = [command.split() for command in commands]
     assert len(joins) == 2
-    with Launcher("client_launcher.py") as launcher:
-        server = Command(launcher, tmp_path, "server", *serve)
+    server = Command(launcher, tmp_path, "server", *serve)
+    try:
         (url,) = until(lambda: re.findall(r"^Listening at (\S+):", server.log.read_text(), re.M))
         clients = [
             Command(
@@ -43,3 +43,5 @@ def test_the_model_and_data_that_the_page_shows_are_trained_by_two_clients(tmp_p
         until(lambda: evaluations.exists() and '"version": 20' in evaluations.read_text())
         accuracy = json.loads(evaluations.read_text().splitlines()[-1])["accuracy"]
         assert accuracy > 0.9
+    finally:
+        server.kill()

@@ -18,8 +18,8 @@ from safetensors.torch import load
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.weights import constant
 from offbeat.coordinator import Coordinator
-from offbeat.service.audit.log_head import LogHead
-from offbeat.service.engine.service import Service
+from offbeat.service.audit.verification import LogHead
+from offbeat.service.engine.operations import Operations
 from offbeat.service.engine.start_up import open_engine
 from offbeat.service.engine.update_receiver import UploadRequest
 from offbeat.service.refusal import Refusal
@@ -35,7 +35,7 @@ from tests.service.http_client import check_log
 CLIENTS = 3
 TURNS = 3
 TRIES = 40
-STRIDE = 6  # of the calls that fail, from a random one on; ``make faults`` lets all of them fail
+STRIDE = 10  # of the calls that fail, from a random one on; ``make faults`` lets all of them fail
 OPEN = os.open  # which does not fail
 
 
@@ -91,6 +91,7 @@ class Run:
     async def _serve(self, left):
         failures = []
         store = Store(self.folder)
+        settings = ServerSettings(folder=self.folder, service=ServiceSettings(seed=7))
         engine = None
         try:
             coordinator = Coordinator(
@@ -98,13 +99,10 @@ class Run:
                 torch.zeros(LENGTH), clients=CLIENTS, local=PLAN, seed=7,
             )  # fmt: skip
             try:
-                engine, checkpoints = await open_engine(store, coordinator, LAYOUT, failed=failures.append)
+                engine, checkpoints = await open_engine(store, coordinator, LAYOUT, settings, failures.append)
             except (Refusal, OSError, OffbeatError) as error:
                 raise FailedStart from error
-            service = Service(
-                engine, Uploads(self.folder, 2**20), ACCOUNTS, run_id="run",
-                settings=ServerSettings(folder=self.folder, service=ServiceSettings(seed=7)),
-            )  # fmt: skip
+            service = Operations(engine, Uploads(self.folder, 2**20), ACCOUNTS, run_id="run", settings=settings)
             while left:
                 turn, client = left[0]
                 await self._turn(service, checkpoints, client, failures)

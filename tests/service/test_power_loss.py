@@ -14,6 +14,7 @@ from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.weights import constant
 from offbeat.coordinator import Coordinator
 from offbeat.service.engine.start_up import open_engine
+from offbeat.service.server_settings import ServerSettings
 from offbeat.service.store.store import Store
 from tests.service.conftest import PLAN, body_of, running
 from tests.service.power import Power
@@ -32,7 +33,7 @@ async def recovered(folder, length, layout):
     """Restart from the files; return the number of updates that count, and the models of all available versions."""
     coordinator = Coordinator(algorithm(), torch.zeros(length), clients=5, local=PLAN, seed=7)
     with closing(Store(folder)) as store:
-        engine, _ = await open_engine(store, coordinator, layout, failed=lambda error: None)
+        engine, _ = await open_engine(store, coordinator, layout, ServerSettings(folder=folder), lambda error: None)
         models = [(version, engine.models.read(version).clone()) for version in engine.run.needed_versions()]
         models.append((coordinator.statistics.counted // 2, coordinator.algorithm.model.clone()))
         await engine.close()

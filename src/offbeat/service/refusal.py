@@ -4,51 +4,26 @@ import errno
 from collections.abc import Mapping
 from http import HTTPStatus
 
-KINDS: dict[str, int] = {
-    "malformed-request": 400,
-    "no-token": 401,
-    "unknown-token": 401,
-    "expired-token": 401,
-    "revoked-token": 401,
-    "foreign-token": 403,
-    "no-such-version": 404,
-    "no-such-visit": 404,
-    "no-such-evaluation": 404,
-    "no-such-client": 404,
-    "no-such-token": 404,
-    "not-found": 404,
-    "method-not-allowed": 405,
-    "too-slow": 408,
-    "wrong-offset": 409,
-    "other-upload": 409,
-    "stale-share": 409,
-    "full": 409,
-    "cannot-extend": 409,
-    "length-required": 411,
-    "too-large": 413,
-    "wrong-range": 416,
-    "wrong-digest": 422,
-    "malformed-update": 422,
-    "wrong-shape": 422,
-    "wrong-type": 422,
-    "not-finite": 422,
-    "norm-too-large": 422,
-    "wrong-version": 422,
-    "wrong-plan": 422,
-    "no-examples": 422,
-    "wrong-examples": 422,
-    "too-many-examples": 422,
-    "lost-memory": 422,
-    "no-loss": 422,
-    "not-supported": 422,
-    "wrong-share": 422,
-    "share-needed": 422,
-    "no-share": 422,
-    "too-many-requests": 429,
-    "busy": 503,
-    "no-space": 503,
-    "stopping": 503,
+_BY_STATUS = {
+    400: "malformed-request",
+    401: "no-token unknown-token expired-token revoked-token",
+    403: "foreign-token",
+    404: "no-such-version no-such-visit no-such-evaluation no-such-client no-such-token not-found",
+    405: "method-not-allowed",
+    408: "too-slow",
+    409: "wrong-offset other-upload stale-share full cannot-extend",
+    411: "length-required",
+    413: "too-large",
+    416: "wrong-range",
+    422: (
+        "wrong-digest malformed-update wrong-shape wrong-type not-finite norm-too-large wrong-version wrong-plan "
+        "no-examples wrong-examples too-many-examples lost-memory no-loss not-supported wrong-share share-needed "
+        "no-share"
+    ),
+    429: "too-many-requests",
+    503: "busy no-space stopping",
 }
+KINDS = {kind: status for status, kinds in _BY_STATUS.items() for kind in kinds.split()}
 """The HTTP status of each kind of refusal, as in ``docs/protocol.md``."""
 
 # Python's phrases for these are older than RFC 9110 until 3.13.

@@ -1,17 +1,15 @@
-"""The admin's JSON bodies, and clients' messages for the coordinator's records."""
+"""The admin's JSON bodies."""
 
 from typing import Annotated, Any
 
-from offbeat_core.messages import Answer, PlanMessage, PrivacyMessage, ReceiptMessage, Request, VisitMessage
+from offbeat_core.messages import Answer, Request
 from offbeat_core.name_check import Name
 from offbeat_core.number_checks import LARGEST_COUNT
 from pydantic import AfterValidator, Field
 
-from offbeat.algorithms.components import Algorithm
-from offbeat.coordinator import Assignment, Receipt, Unknown
 from offbeat.service.client_evaluation.evaluation_round import RoundSummary
 from offbeat.service.engine.privacy_status import PrivacyStatus
-from offbeat.service.tally.listed_client import ListedClient
+from offbeat.service.store.client_tally import ListedClient
 
 
 def _check_not_blank(name: str) -> str:
@@ -124,38 +122,3 @@ class Status(Answer):
     evaluated: dict[str, Any] | None
     evaluated_by_clients: RoundSummary | None = None
     privacy: PrivacyStatus | None = None
-
-
-def visit_message(
-    assignment: Assignment,
-    algorithm: Algorithm,
-    *,
-    model_sha256: str,
-    length: int,
-    seed: int,
-    lease_seconds: float | None,
-    privacy: PrivacyMessage | None = None,
-) -> VisitMessage:
-    """Return the message for an assignment of this algorithm."""
-    return VisitMessage(
-        number=assignment.visit,
-        version=assignment.version,
-        since=assignment.since,
-        payload=algorithm.payload,
-        model_sha256=model_sha256,
-        length=length,
-        seed=seed,
-        plan=PlanMessage.of(assignment.plan),
-        lease_seconds=lease_seconds,
-        urgent=assignment.client in algorithm.urgent(),
-        corrects_gradients=algorithm.corrects_gradients,
-        needs_loss=algorithm.needs_loss,
-        privacy=privacy,
-    )
-
-
-def receipt_message(receipt: Receipt | Unknown) -> ReceiptMessage:
-    """Return the message for a receipt."""
-    if isinstance(receipt, Unknown):
-        return ReceiptMessage(counted=None, staleness=None, new_version=None)
-    return ReceiptMessage(counted=receipt.counted, staleness=receipt.staleness, new_version=receipt.new_version)

@@ -57,44 +57,24 @@ class ServiceSettings(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """All settings of a server.
-
-    Attributes:
-        folder: The folder that the server keeps everything in.
-        service: Those of the file's table ``[service]``.
-        certificates: For TLS; None for plain HTTP.
-        checkpoint_bytes: Largest number of bytes of updates between two checkpoints; for large models 16 times the
-            model's size.
-        upload_budget: Largest number of bytes of uploads under way.
-        burst: Requests of a client at once.
-        lease_seconds: How long the slot of a silent client is kept; None for no limit.
-        stop_versions: The run ends at this version.
-        early_stop: The end by a metric, which has not seen any evaluation; None if there is none.
-        evaluate_every: Number of versions from one evaluation to the next; None for no evaluations.
-        evaluate_command: The program that evaluates versions; empty for no evaluation on the server.
-        evaluate_on_clients: Number of clients that evaluate these versions; None for none.
-        lower_is_better: The clients' metrics whose highest values are the worst.
-        privacy: The privacy of sums, for a coordinator with limits on participation; None for plain sums.
-        config: The run's configuration, which must be the same whenever the server starts.
-        clock: Monotonic seconds.
-    """
+    """All settings of a server."""
 
     folder: Path
     service: ServiceSettings = field(default_factory=ServiceSettings)
-    certificates: Certificates | None = None
-    checkpoint_bytes: int = 2**28
-    upload_budget: int = 2**34
-    burst: int = 200
-    lease_seconds: float | None = None
-    stop_versions: float = math.inf
-    early_stop: EarlyStop | None = None
-    evaluate_every: int | None = None
-    evaluate_command: Sequence[str] = ()
-    evaluate_on_clients: int | None = None
-    lower_is_better: frozenset[str] = frozenset({"loss"})
-    privacy: PrivacySettings | None = None
-    config: dict[str, Any] = field(default_factory=dict[str, Any])
-    clock: Callable[[], float] = time.monotonic
+    certificates: Certificates | None = None  # for TLS; None for plain HTTP
+    checkpoint_bytes: int = 2**28  # of updates between two checkpoints, at most; for large models 16 of theirs
+    upload_budget: int = 2**34  # bytes of uploads under way, at most
+    burst: int = 200  # requests of a client at once
+    lease_seconds: float | None = None  # how long the slot of a silent client is kept; None for no limit
+    stop_versions: float = math.inf  # the run ends at this version
+    early_stop: EarlyStop | None = None  # the end by a metric, which has not seen any evaluation
+    evaluate_every: int | None = None  # versions from one evaluation to the next; None for no evaluations
+    evaluate_command: Sequence[str] = ()  # the program that evaluates versions; empty: not on the server
+    evaluate_on_clients: int | None = None  # how many clients evaluate these versions
+    lower_is_better: frozenset[str] = frozenset({"loss"})  # the clients' metrics whose highest values are the worst
+    privacy: PrivacySettings | None = None  # of sums, for a coordinator with limits on participation
+    config: dict[str, Any] = field(default_factory=dict[str, Any])  # must be the same whenever the server starts
+    clock: Callable[[], float] = time.monotonic  # seconds
 
     @property
     def client_evaluation(self) -> ClientEvaluationSettings | None:

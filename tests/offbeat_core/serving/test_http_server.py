@@ -10,7 +10,7 @@ import torch
 from offbeat_core.errors import OffbeatError
 from offbeat_core.serving.http_server import listen, max_connections, raise_file_limit
 
-from tests.e2e.server_process import Launcher, Server
+from tests.e2e.server_process import Server
 from tests.service.conftest import Peer, running
 
 SOFT, HARD = 150, 300
@@ -47,15 +47,13 @@ def test_the_soft_limit_is_raised_to_the_hard_one():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_idle_connections_neither_end_the_server_nor_lock_others_out(tmp_path):
+def test_idle_connections_neither_end_the_server_nor_lock_others_out(launcher, tmp_path):
     algorithm = "algorithm = 'fedbuff'\nbuffer_size = 1\nconcurrency = 4"
     with (
-        Launcher("server_launcher.py") as launcher,
         Server(launcher, tmp_path, algorithm, length=6, clients=2, versions=1000) as server,
         ExitStack() as stack,
     ):
-        resource.prlimit(launcher._process.pid, resource.RLIMIT_NOFILE, (SOFT, HARD))
-        server.start()
+        server.start(files=(SOFT, HARD))
         assert server.version() == 0
         with closing(Peer(server.url, server.token("enrolment")).http) as http:
             peer = Peer(server.url, http.post("/v1/enrol", json={}).json()["token"])

@@ -11,8 +11,7 @@ import torch
 from offbeat_core.errors import OffbeatError
 from offbeat_core.tokens import token_hash
 
-from offbeat.service.audit.log_head import LogHead
-from offbeat.service.audit.verification import entries, verify
+from offbeat.service.audit.verification import LogHead, entries, verify
 from offbeat.service.refusal import KINDS
 from offbeat.service.store.backup import back_up
 from tests.service.conftest import LENGTH, body_of, running
@@ -128,22 +127,13 @@ def test_a_backup_holds_the_log_and_a_restored_server_continues_it(tmp_path):
         verify(tmp_path / "copy", [later])
 
 
-def test_a_folder_of_an_earlier_version_gets_a_log(tmp_path):
-    with running(tmp_path / "server"):
-        pass
-    with closing(sqlite3.connect(tmp_path / "server" / "offbeat.sqlite")) as database, database:
-        database.execute("DROP TABLE audit")
-    with running(tmp_path / "server"):
-        assert kinds(tmp_path / "server") == ["server started"]
-
-
 def test_a_flood_of_refusals_makes_one_entry(tmp_path):
     folder = tmp_path / "server"
     with running(folder) as server:
         before = kinds(folder)
         client = server.enrol()
         nobody = server.peer(None).http
-        for number in range(300):
+        for number in range(30):
             assert nobody.get("/v1/status").status_code == 401
             assert nobody.get(f"/{number}").status_code == 404
             assert client.http.post("/v1/token").status_code == 200
@@ -151,8 +141,8 @@ def test_a_flood_of_refusals_makes_one_entry(tmp_path):
     last = list(entries(folder))[-3:]
     counts = [{key: value for key, value in entry.items() if key not in ("number", "at")} for entry in last]
     assert counts == [
-        {"kind": "refusals", "no-token": 300, "not-found": 300},
-        {"kind": "client tokens", "renewed": 300},
+        {"kind": "refusals", "no-token": 30, "not-found": 30},
+        {"kind": "client tokens", "renewed": 30},
         {"kind": "server stopped"},
     ]
 
@@ -177,8 +167,8 @@ def test_counts_are_entered_regularly_and_have_bounded_size(server, monkeypatch)
 
 def test_changes_and_their_entries_are_written_together(tmp_path):
     """In a copy of the files at any moment, each enrolled client has its entry, and the other way round."""
-    with running(tmp_path / "server", clients=40) as server:
-        for number in range(40):
+    with running(tmp_path / "server", clients=10) as server:
+        for number in range(10):
             server.enrol()
             copy = tmp_path / str(number)
             copy.mkdir()

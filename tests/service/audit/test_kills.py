@@ -8,15 +8,14 @@ from pathlib import Path
 import httpx
 from offbeat_core.messages import PROTOCOL
 
-from offbeat.service.audit.log_head import LogHead
-from offbeat.service.audit.verification import entries, verify
+from offbeat.service.audit.verification import LogHead, entries, verify
 from tests.e2e.server_process import Launcher, Server, until
 
 FEDBUFF = "algorithm = 'fedbuff'\nbuffer_size = 3\nconcurrency = 8"
 KILLS = 3
 
 
-def test_a_killed_server_leaves_a_chain_with_all_that_was_answered(tmp_path: Path) -> None:
+def test_a_killed_server_leaves_a_chain_with_all_that_was_answered(launcher: Launcher, tmp_path: Path) -> None:
     numbers = random.Random(5)
     enrolled: set[int] = set()
     heads: list[LogHead] = []
@@ -33,7 +32,7 @@ def test_a_killed_server_leaves_a_chain_with_all_that_was_answered(tmp_path: Pat
                 assert answer.status_code == 201, answer.text
                 enrolled.add(answer.json()["client"])
 
-    with Launcher("server_launcher.py") as launcher, Server(launcher, tmp_path, FEDBUFF, 6, clients=100_000) as server:
+    with Server(launcher, tmp_path, FEDBUFF, 6, clients=100_000) as server:
         for kill in range(KILLS):
             server.start()
             assert server.version() == 0

@@ -8,8 +8,7 @@ from contextlib import closing
 import pytest
 from offbeat_core.errors import OffbeatError
 
-from offbeat.service.audit.log_head import LogHead
-from offbeat.service.audit.verification import entries, read_heads, verify
+from offbeat.service.audit.verification import LogHead, entries, read_heads, verify
 from offbeat.service.store.database import open_database
 
 KINDS = ("server started", "token made", "client enrolled", "client revoked", "server stopped")

@@ -130,21 +130,12 @@ class TestAnswers:
             assert status(served)["evaluated_by_clients"]["metrics"]["accuracy"]["mean"] == 0.5
 
     def test_anything_else_is_refused(self, tmp_path: Path) -> None:
-        bodies = [
-            b'{"examples": 1, "metrics": {"a": NaN}}',
-            b'{"examples": 1, "metrics": {"a": 1e400}}',
-            b'{"examples": 1, "metrics": {"a": 1e39}}',
-            b'{"examples": 1, "metrics": {"a": "1"}}',
-            b'{"examples": 1, "metrics": {"a b": 1}}',
-            b'{"examples": 1, "metrics": {"": 1}}',
-            b'{"examples": 1, "metrics": {"' + b"a" * 65 + b'": 1}}',
-            b'{"examples": 1, "metrics": {}}',
-            b'{"examples": 0, "metrics": {"a": 1}}',
-            b'{"examples": 3000000000, "metrics": {"a": 1}}',
-            b'{"examples": 1, "metrics": {"a": 1}, "more": 1}',
-            json.dumps({"examples": 1, "metrics": {f"a{number}": 1 for number in range(33)}}).encode(),
-            json.dumps({"examples": 1, "metrics": {"a": 1}, "x": "a" * 70_000}).encode(),
-        ]
+        metrics = [b'{"a": ' + value + b"}" for value in (b"NaN", b"1e400", b"1e39", b'"1"')]
+        metrics += [b'{"' + name + b'": 1}' for name in (b"a b", b"", b"a" * 65)]
+        metrics += [b"{}", json.dumps({f"a{number}": 1 for number in range(33)}).encode()]
+        bodies = [b'{"examples": 1, "metrics": ' + text + b"}" for text in metrics]
+        bodies += [b'{"examples": ' + number + b', "metrics": {"a": 1}}' for number in (b"0", b"3000000000")]
+        bodies += [b'{"examples": 1, "metrics": {"a": 1}, "more": "' + b"a" * n + b'"}' for n in (1, 70_000)]
         with serving(tmp_path / "server", number=1, every=1) as served:
             (peer,) = clients_of(served, 1)
             work(peer)

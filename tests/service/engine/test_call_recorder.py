@@ -5,11 +5,11 @@ from typing import ClassVar
 import pytest
 
 from offbeat.coordinator import Receipt, RecordedCall
-from offbeat.service.engine.call_recorder import CallRecorder
+from offbeat.service.engine.call_recorder import CallRecorder, UpdateFiles
 from offbeat.service.engine.live_run import Alarm
 from offbeat.service.store.call_records import DiscardedUpdate
+from offbeat.service.store.client_tally import ClientTally
 from offbeat.service.store.segments import Segments
-from offbeat.service.tally.client_tally import ClientTally
 from offbeat.service.updates.update_body import StoredUpdate
 
 
@@ -67,7 +67,8 @@ def tally():
 
 @pytest.fixture
 def calls(coordinator, log_writer, segments, tally):
-    run = SimpleNamespace(coordinator=coordinator, alarm=Alarm())
+    history = SimpleNamespace(note=lambda call, coordinator: None)
+    run = SimpleNamespace(coordinator=coordinator, alarm=Alarm(), history=history)
     return CallRecorder(run, log_writer, segments, tally)
 
 
@@ -123,3 +124,24 @@ def test_the_outcomes_of_visits_are_logged_and_counted(calls, coordinator, log_w
     assert (tally[1].lost, tally[2].counted, tally[2].staleness_sum) == (1, 1, 4)
     assert tally.working() == [0]
     assert tally.number == log_writer.number
+
+
+def test_a_file_is_forgotten_without_later_records_and_updates_in_memory(tmp_path):
+    files = UpdateFiles()
+    shared, own = tmp_path / "segment-1", tmp_path / "0-0-1"
+    first, second = (StoredUpdate(shared, begin, 8, 2, None, "") for begin in (0, 8))
+    files.add(3, first)
+    files.add(5, second)
+    files.add(4, StoredUpdate(own, 0, 8, 2, None, ""))
+    assert shared in files
+    assert own in files
+    assert files.forget(3) == []
+    assert files.forget(4) == [own]
+    assert own not in files
+    assert files.forget(5) == []  # both updates are in memory
+    del first
+    assert files.forget(5) == []
+    del second
+    assert files.forget(4) == []  # record 5 needs it
+    assert files.forget(5) == [shared]
+    assert files.forget(5) == []

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from offbeat.algorithms import FedAvg, FedBuff
-from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop
 from offbeat.service.live.live_state import live_state
 from offbeat.service.server import stopped_server
@@ -111,21 +110,3 @@ def test_the_end_does_not_make_a_version_of_a_part_of_a_round(tmp_path: Path) ->
             assert peer.http.post(f"/v1/visits/{visit['number']}/give-up").status_code == 204
             assert not peer.send(visit, ONES)["counted"]
         assert server.service.status().version == 1
-
-
-def test_a_folder_of_an_earlier_version_whose_finished_run_has_open_visits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "server"
-    with monkeypatch.context() as patch:
-        patch.setattr(Coordinator, "finish", lambda *_: None)
-        with running(folder, make, stop_versions=1, config={"stop": {"versions": 1}}) as server:
-            late, peer = server.enrol(), server.enrol()
-            assert visit_of(late)["number"] == 0
-            assert peer.send(visit_of(peer), ONES)["counted"]
-            assert server.service.status().at_work == 1
-    with running(folder, make, stop_versions=1, config={"stop": {"versions": 1}}) as server:
-        until(lambda: server.service.status().at_work == 0)
-    for _ in range(2):
-        with running(folder, make, stop_versions=3, config={"stop": {"versions": 3}}) as server:
-            assert visit_of(server.peer(late.token))["number"] == 1

@@ -114,7 +114,7 @@ def test_an_idle_server_has_a_sleeping_timer(tmp_path, monkeypatch):
         peer = server.enrol()
         assert peer.check_in() is not None
         slept = sleeps_of(server, monkeypatch)
-        time.sleep(1.0)
+        time.sleep(0.5)
         for _ in range(20):
             peer.check_in()
         assert len(slept) < 5
@@ -178,11 +178,11 @@ def test_idle_clients_of_one_enrolment_token_do_not_starve_others(make, lease_se
 
 
 def test_without_a_longest_duration_heartbeats_keep_a_slot(tmp_path):
-    make, settings = lambda: FedBuff(buffer_size=1, concurrency=2), {"clients": 5, "lease_seconds": 1.5}
+    make, settings = lambda: FedBuff(buffer_size=1, concurrency=2), {"clients": 5, "lease_seconds": 0.8}
     with running(tmp_path / "server", make, max_visit_seconds=math.inf, **settings) as server:
         idle = [server.enrol() for _ in range(4)]
         assert all(client.check_in() for client in idle[:2])
-        assert starve(server.enrol(), idle, 4.0) is None
+        assert starve(server.enrol(), idle, 2.0) is None
 
 
 def test_an_update_that_comes_after_the_longest_duration_counts_while_it_is_wanted(tmp_path):

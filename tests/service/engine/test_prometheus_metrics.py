@@ -1,13 +1,14 @@
 from offbeat.service.client_evaluation.evaluation_round import MetricStatistics, RoundSummary
 from offbeat.service.engine.prometheus_metrics import Metrics
+from offbeat.service.server_messages import Status
 
 
 def test_metrics_are_text_with_labels_and_servers_do_not_share_them():
     metrics = Metrics()
-    metrics.set_updates(counted=1, unused=0)
+    numbers = {"counted": 1, "unused": 0, "at_work": 0, "waiting": 0, "refused_steps": 0, "enrolled": 0}
+    metrics.set_status(Status.model_construct(version=7, evaluated_by_clients=None, privacy=None, **numbers))
     metrics.refusals.labels("busy").inc(2)
     metrics.staleness.observe(3)
-    metrics.version.set(7)
     lines = metrics.text().decode().splitlines()
     for line in (
         'offbeat_updates_total{outcome="counted"} 1.0',
@@ -17,7 +18,7 @@ def test_metrics_are_text_with_labels_and_servers_do_not_share_them():
         "offbeat_version 7.0",
     ):
         assert line in lines
-    assert "offbeat_version 0.0" in Metrics().text().decode().splitlines()
+    assert "offbeat_version" not in Metrics().text().decode()
 
 
 def test_only_the_last_evaluation_by_clients_is_shown():

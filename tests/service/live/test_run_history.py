@@ -121,7 +121,3 @@ def test_a_killed_server_finds_its_history_again(make, tmp_path):
         shutil.copytree(server.folder, tmp_path / "killed")
     with running(tmp_path / "killed", make) as server:
         assert server.service.engine.run.history.state_dict() == expected
-
-
-def test_a_checkpoint_of_an_earlier_version_has_none():
-    assert RunHistory(None).state_dict() == RunHistory().state_dict()

@@ -2,7 +2,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import httpx
-import pytest
 
 from offbeat.algorithms import FedBuff
 from offbeat.service.server import admin
@@ -10,21 +9,23 @@ from tests.service.conftest import body_of, running
 from tests.service.http_client import ONES, Line, begin_upload, check_log, until
 
 
-@pytest.mark.parametrize("kind", ["enrolment", "admin"])
-def test_a_token_in_the_folder_that_is_gone_or_revoked_is_replaced_at_the_next_start(kind, tmp_path):
-    folder, file, tokens = tmp_path / "server", tmp_path / "server" / f"{kind}-token", []
+def test_a_token_in_the_folder_that_is_gone_or_revoked_is_replaced_at_the_next_start(tmp_path):
+    folder, kinds = tmp_path / "server", ("enrolment", "admin")
+    tokens = {kind: [] for kind in kinds}
     for event in ("first start", "delete", "revoke", "nothing"):
-        if event == "delete":
-            file.unlink()
+        for kind in kinds if event == "delete" else ():
+            (folder / f"{kind}-token").unlink()
         with running(folder) as server:
-            tokens.append(file.read_text().strip())
-            accounts = server.service.accounts
-            assert {token for token in tokens if accounts.is_valid(token, kind)} == {tokens[-1]}
-            if event == "delete":
-                listed = [token for token in admin.tokens(folder) if (token["kind"], token["state"]) == (kind, "valid")]
-                admin.revoke_token(folder, listed[0]["id"])
-    assert len(set(tokens[:3])) == 3
-    assert tokens[3] == tokens[2]
+            for kind in kinds:
+                tokens[kind].append((folder / f"{kind}-token").read_text().strip())
+                found = {token for token in tokens[kind] if server.service.accounts.is_valid(token, kind)}
+                assert found == {tokens[kind][-1]}
+            valid = [token for token in admin.tokens(folder) if token["state"] == "valid"]
+            for token in sorted(valid, key=lambda token: kinds.index(token["kind"])) if event == "delete" else ():
+                admin.revoke_token(folder, token["id"])
+    for found in tokens.values():
+        assert len(set(found[:3])) == 3
+        assert found[3] == found[2]
 
 
 def test_an_upload_that_ends_while_the_server_stops_is_answered(tmp_path):

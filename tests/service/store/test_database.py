@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from offbeat_core.errors import OffbeatError
 
 from offbeat.service.store import database
-from offbeat.service.store.database import SCHEMA, LogRecord, log, open_database
+from offbeat.service.store.database import SCHEMA, LogRecord, log, numbers_of, open_database
 
 
 def test_a_new_database_waits_for_the_disk_and_can_be_opened_again(tmp_path):
@@ -51,3 +51,13 @@ def test_a_broken_database_is_refused(tmp_path):
     (tmp_path / "x.sqlite").write_bytes(b"no database" * 100)
     with pytest.raises(OffbeatError, match=r"cannot use .*x\.sqlite"):
         open_database(tmp_path / "x.sqlite")
+
+
+def test_only_files_named_by_a_number_count(tmp_path):
+    for name in ("0.safetensors", "12.safetensors", "notes.safetensors", ".3.pending", "4.txt", "-1.safetensors"):
+        (tmp_path / name).touch()
+    assert sorted(numbers_of(tmp_path)) == [0, 12]
+
+
+def test_a_missing_folder_holds_nothing(tmp_path):
+    assert numbers_of(tmp_path / "missing") == []

@@ -76,3 +76,24 @@ def test_a_folder_that_others_can_read_is_closed_to_them(store, tmp_path):
     Store(store.folder).close()
     assert {path.name for path in files if stat.S_IMODE(path.stat().st_mode) & 0o077} == set()
     assert stat.S_IMODE(outside.stat().st_mode) == 0o644
+
+
+def config(versions=None, **stop):
+    stop |= {} if versions is None else {"versions": versions}
+    return {"model": {"name": "mlp"}} | ({"stop": stop} if stop else {})
+
+
+def test_a_folder_takes_a_later_end_and_keeps_it(tmp_path):
+    store = Store(tmp_path / "server")
+    run_id = store.run_id(config(10, target=0.9))
+    assert store.run_id(config(20, target=0.9)) == run_id
+    with pytest.raises(OffbeatError, match=r"holds a run of 20 versions: stop.versions may only grow"):
+        store.run_id(config(10, target=0.9))
+    for other, keys in ((config(30, target=0.9) | {"model": {"name": "cnn"}}, "model, stop"), (config(30), "stop")):
+        with pytest.raises(OffbeatError, match=rf"other settings \({keys}\)"):
+            store.run_id(other)
+    assert store.run_id(config(20, target=0.9)) == run_id
+    assert store.run_id(config(target=0.9)) == run_id
+    with pytest.raises(OffbeatError, match=r"holds a run without stop.versions: leave it out$"):
+        store.run_id(config(30, target=0.9))
+    store.close()

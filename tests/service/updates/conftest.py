@@ -1,6 +1,5 @@
 """Bodies of updates, and files that hold them."""
 
-import io
 import json
 import struct
 from collections.abc import Callable
@@ -8,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 from offbeat.algorithms.components import Compression
 from offbeat.compression import qsgd, random_k, sign, top_k
 from offbeat.service.refusal import Refusal
-from offbeat.service.updates.update_body import StoredUpdate, check_body, write_dense
+from offbeat.service.updates.update_body import StoredUpdate, check_body
+from tests.service.conftest import body_of
 
 LENGTH = 5
 VECTOR = torch.tensor([1.5, -2.0, 0.0, 4.0, -0.25])
@@ -43,12 +42,6 @@ def store(tmp_path: Path) -> Store:
     return put
 
 
-def dense(vector: Tensor) -> bytes:
-    file = io.BytesIO()
-    write_dense(file, vector)
-    return file.getvalue()
-
-
 def safetensors_file(header: object, data: bytes = bytes(4 * LENGTH)) -> bytes:
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + data
@@ -66,4 +59,4 @@ def refused(stored: StoredUpdate, max_norm: float | None = None) -> str:
     return caught.value.kind
 
 
-GOOD = dense(VECTOR)
+GOOD = body_of(VECTOR)

@@ -1,23 +1,20 @@
-import io
 import json
 import struct
 import sys
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from torch import Tensor
 
 from offbeat.algorithms.components import Compression, LocalPlan
 from offbeat.compression import decode, qsgd, random_k, sign, top_k, wire_bytes
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates import update_body
-from offbeat.service.updates.update_body import BufferedUpdate, StoredUpdate, check_body, largest_body, write_dense
+from offbeat.service.updates.update_body import BufferedUpdate, StoredUpdate, check_body, largest_body
+from tests.service.conftest import body_of
 from tests.service.updates.conftest import (
     COMPRESSIONS,
     GOOD,
@@ -25,47 +22,12 @@ from tests.service.updates.conftest import (
     TOP_K,
     VECTOR,
     Store,
-    dense,
     info,
     refused,
     safetensors_file,
 )
 
 # What is right.
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_safetensors_reads_the_written_file(tmp_path: Path, dtype: torch.dtype) -> None:
-    path = tmp_path / "update.safetensors"
-    with path.open("wb") as file:
-        write_dense(file, VECTOR.to(dtype))
-    read = safetensors.torch.load_file(path)
-    assert read.keys() == {"update"}
-    assert read["update"].dtype == dtype
-    assert torch.equal(read["update"], VECTOR.to(dtype))
-
-
-def test_writing_makes_no_copy() -> None:
-    class File(io.BytesIO):
-        addresses: list[int] = []  # noqa: RUF012
-
-        def write(self, data: Any, /) -> int:
-            self.addresses.append(np.frombuffer(data, np.uint8).__array_interface__["data"][0])
-            return super().write(data)
-
-    write_dense(file := File(), VECTOR)
-    assert VECTOR.data_ptr() in file.addresses
-
-
-def test_tensors_that_are_not_contiguous_or_have_a_graph_are_written(store: Store) -> None:
-    assert dense(torch.stack([VECTOR, VECTOR], dim=1)[:, 0]) == dense(VECTOR)
-    assert dense(VECTOR.clone().requires_grad_()) == dense(VECTOR)
-
-
-@pytest.mark.parametrize("vector", [VECTOR.double(), VECTOR.reshape(1, -1), torch.zeros(0), torch.tensor(1.0)])
-def test_other_vectors_are_not_written(vector: Tensor) -> None:
-    with pytest.raises(ValueError, match="must be float32 or bfloat16 of shape"):
-        dense(vector)
 
 
 @pytest.mark.parametrize("mapped", [0, 2**20])
@@ -75,7 +37,7 @@ def test_a_dense_update_comes_back(
     store: Store, dtype: torch.dtype, offset: int, mapped: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(update_body, "_MAPPED", mapped)
-    stored = store(dense(VECTOR.to(dtype)), offset=offset)
+    stored = store(body_of(VECTOR.to(dtype)), offset=offset)
     check_body(stored, None)
     vector = stored.resolve()
     assert vector.dtype == torch.float32
@@ -100,7 +62,7 @@ def test_other_writers_metadata_and_padding_are_read(store: Store) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc says what is mapped")
 def test_float32_is_mapped_for_as_long_as_it_is_used(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(update_body, "_MAPPED", 0)
-    stored = store(dense(VECTOR))
+    stored = store(body_of(VECTOR))
     maps = Path("/proc/self/maps")
     assert str(stored.path) not in maps.read_text()
     vector = stored.resolve()
@@ -113,7 +75,7 @@ def test_float32_is_mapped_for_as_long_as_it_is_used(store: Store, monkeypatch: 
 
 
 def test_the_file_stays_as_it_is(store: Store) -> None:
-    stored = store(dense(VECTOR))
+    stored = store(body_of(VECTOR))
     stored.resolve().zero_()
     assert torch.equal(stored.resolve(), VECTOR)
 
@@ -154,7 +116,7 @@ def test_a_large_body_is_checked_in_little_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_body_in_memory_is_checked_too(dtype: torch.dtype) -> None:
-    body = dense(VECTOR.to(dtype))
+    body = body_of(VECTOR.to(dtype))
     check_body(BufferedUpdate(body, LENGTH, None), 100.0)
     with pytest.raises(Refusal, match="norm"):
         check_body(BufferedUpdate(body, LENGTH, None), 1e-3)
@@ -229,7 +191,7 @@ def test_wrong_shapes_and_types_are_refused(store: Store, header: object, data: 
 
 def test_a_wrong_shape_is_reported_as_in_the_protocol(store: Store) -> None:
     with pytest.raises(Refusal, match=r"^the update must be of shape \(5,\), got shape \(10,\)$"):
-        check_body(store(dense(torch.zeros(10))), None)
+        check_body(store(body_of(torch.zeros(10))), None)
 
 
 @pytest.mark.parametrize("place", range(LENGTH))
@@ -241,7 +203,7 @@ def test_an_update_that_is_not_finite_is_refused(
     monkeypatch.setattr(update_body, "_CHUNK", 2)
     vector = VECTOR.clone()
     vector[place] = value
-    assert refused(store(dense(vector.to(dtype)))) == "not-finite"
+    assert refused(store(body_of(vector.to(dtype)))) == "not-finite"
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 5, 2**20])
@@ -250,7 +212,7 @@ def test_the_norm_is_that_of_the_whole_vector(
     store: Store, scale: float, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(update_body, "_CHUNK", chunk)
-    stored = store(dense(VECTOR * scale))
+    stored = store(body_of(VECTOR * scale))
     norm = torch.linalg.vector_norm(VECTOR.double()).item() * scale
     check_body(stored, None)
     check_body(stored, norm * 1.0001)
@@ -294,7 +256,7 @@ def test_a_file_that_is_gone_or_short_is_not_the_clients_fault(store: Store) -> 
 
 @pytest.mark.parametrize("length", [1_000, 200_000])  # read, and mapped
 def test_a_file_that_was_cut_short_is_an_error_of_the_disk(tmp_path: Path, length: int) -> None:
-    path, body = tmp_path / "update", dense(torch.ones(length))
+    path, body = tmp_path / "update", body_of(torch.ones(length))
     path.write_bytes(body[:-1])
     stored = StoredUpdate(path, 0, len(body), length, None, "")
     with pytest.raises(OSError, match=f"update ends before byte {len(body)}"):

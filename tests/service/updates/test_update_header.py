@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from offbeat_core.local_plan import normaliser
 from offbeat_private.masks.envelope import RECORD_BYTES
-from pydantic import ValidationError
 
 from offbeat.algorithms import LocalPlan
 from offbeat.service.refusal import Refusal
@@ -16,8 +15,6 @@ from offbeat.service.updates.update_header import (
     UpdateHeader,
     parse_header,
     private_report,
-    read_object,
-    shortened,
 )
 
 HEAD: dict[str, Any] = {
@@ -63,69 +60,40 @@ def test_the_rest_may_not_be_left_out(key: str) -> None:
     assert f" {key} must be " in str(refusal(json.dumps(without)))
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("since", None),
-        ("since", 0),
-        ("version", 0),
-        ("version", 2**63 - 1),
-        ("bytes", 1),
-        ("examples", 1),
-        ("examples", 2**31 - 1),
-        ("steps", 0),
-        ("steps", 2**31 - 1),
-        ("normaliser", 0),
-        ("normaliser", 3.4e38),
-        ("step_seconds", 0),
-        ("step_seconds", 1e300),
-        ("loss", 3.4e38),
-        ("loss", -3.4e38),
-        ("loss", 0),
-    ],
-)
+ALLOWED = {
+    "since": [None, 0],
+    "version": [0, 2**63 - 1],
+    "bytes": [1],
+    "examples": [1, 2**31 - 1],
+    "steps": [0, 2**31 - 1],
+    "normaliser": [0, 3.4e38],
+    "step_seconds": [0, 1e300],
+    "loss": [3.4e38, -3.4e38, 0],
+}
+REFUSED = {
+    "version": [-1, 2**63, 10**3000, 12.0, "12", True, None],
+    "bytes": [0],
+    "sha256": ["9f" * 31, "9F" * 32, "9f" * 32 + "\n", "\ud800" * 64, "٣" * 64],
+    "examples": [0, 2**31],
+    "steps": [-1, 2**31],
+    "normaliser": [-1e-9, 3.5e38, 10**3000, "1", True],
+    "since": [-1, []],
+    "step_seconds": [-0.1, 10**3000],
+    "upload_seconds": [{}],
+    "loss": [3.5e38, -3.5e38, 10**3000, "0.7", True, [0.7]],
+}
+
+
+def pairs(values: dict[str, list[Any]]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(("key", "value"), [(key, value) for key in values for value in values[key]])
+
+
+@pairs(ALLOWED)
 def test_the_ends_of_the_ranges_are_allowed(key: str, value: object) -> None:
     assert getattr(parse_header(json.dumps(HEAD | {key: value})), key) == value
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("version", -1),
-        ("version", 2**63),
-        ("version", 10**3000),
-        ("version", 12.0),
-        ("version", "12"),
-        ("version", True),
-        ("version", None),
-        ("bytes", 0),
-        ("sha256", "9f" * 31),
-        ("sha256", "9F" * 32),
-        ("sha256", "9f" * 32 + "\n"),
-        ("sha256", "\ud800" * 64),
-        ("sha256", "٣" * 64),
-        ("examples", 0),
-        ("examples", 2**31),
-        ("steps", -1),
-        ("steps", 2**31),
-        ("normaliser", -1e-9),
-        ("normaliser", 3.5e38),
-        ("normaliser", 10**3000),
-        ("normaliser", "1"),
-        ("normaliser", True),
-        ("since", -1),
-        ("since", []),
-        ("step_seconds", -0.1),
-        ("step_seconds", 10**3000),
-        ("upload_seconds", {}),
-        ("loss", 3.5e38),
-        ("loss", -3.5e38),
-        ("loss", 10**3000),
-        ("loss", "0.7"),
-        ("loss", True),
-        ("loss", [0.7]),
-    ],
-)
+@pairs(REFUSED)
 def test_a_value_out_of_range_is_refused_by_name(key: str, value: object) -> None:
     assert f" {key} must be " in str(refusal(json.dumps(HEAD | {key: value})))
 
@@ -160,12 +128,6 @@ def test_other_texts_are_refused(text: str | None, problem: str) -> None:
 def test_a_head_of_the_largest_size_is_read() -> None:
     parse_header(json.dumps(HEAD).ljust(4096))
     assert "at most 4096" in str(refusal(json.dumps(HEAD).ljust(4097)))
-
-
-def test_a_head_does_not_change() -> None:
-    head = parse_header(json.dumps(HEAD))
-    with pytest.raises(ValidationError, match="frozen"):
-        head.steps = 3  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @given(st.text() | st.recursive(st.none() | st.integers() | st.floats() | st.text(), st.lists).map(json.dumps))
@@ -211,23 +173,11 @@ def test_a_share_comes_without_a_report(key: str) -> None:
     assert f"unknown key '{key}': allowed beside a share are" in str(refusal(json.dumps(SHARE | {key: HEAD[key]})))
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("since", -1),
-        ("since", 0.5),
-        ("salt", None),
-        ("salt", "0e" * 31),
-        ("salt", "0E" * 32),
-        ("share", None),
-        ("share", 7),
-        ("share", ""),
-        ("share", "*"),
-        ("share", SHARE["share"] + "AAAA"),
-        ("share", SHARE["share"][:-4]),
-        ("share", "ü"),
-    ],
-)
+@pairs({
+    "since": [-1, 0.5],
+    "salt": [None, "0e" * 31, "0E" * 32],
+    "share": [None, 7, "", "*", SHARE["share"] + "AAAA", SHARE["share"][:-4], "ü"],
+})  # fmt: skip
 def test_a_share_that_is_not_one_is_refused(key: str, value: object) -> None:
     assert f" {key} must be " in str(refusal(json.dumps(SHARE | {key: value})))
 
@@ -238,27 +188,3 @@ def test_a_share_that_is_not_one_is_refused(key: str, value: object) -> None:
 def test_the_report_of_a_private_update_is_that_of_its_plan(head: Any, share: Any, since: Any) -> None:
     report = private_report(parse_header(json.dumps(head)), PLAN)
     assert report == {"examples": 1, "steps": 4, "normaliser": normaliser(PLAN), "since": since, "share": share}
-
-
-def test_an_object_is_read():
-    assert read_object('{"a": [1, {"b": null}]}') == {"a": [1, {"b": None}]}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[]", "not an object"),
-        ("3", "not an object"),
-        ("{", "Expecting"),
-        ('{"a": 1, "a": 1}', "repeated"),
-        ('{"a": {"b": 1, "b": 2}}', "repeated"),
-        ('{"a":' * 100_000, "too deeply"),
-    ],
-)
-def test_anything_else_is_refused(text, message):
-    with pytest.raises(ValueError, match=message):
-        read_object(text)
-
-
-def test_an_error_shows_the_beginning_in_ascii():
-    assert shortened("é\n" * 100) == ascii("é\n" * 100)[:40]

@@ -170,7 +170,7 @@ def verify(folder: Path, texts: tuple[str, ...], files: tuple[Path, ...]) -> Non
     Only a head shows that the last entries were removed, or that the whole log was written anew.
     """
     from offbeat.service.audit import verification
-    from offbeat.service.audit.log_head import LogHead
+    from offbeat.service.audit.verification import LogHead
 
     heads = [LogHead.parse(text) for text in texts]
     for file in files:

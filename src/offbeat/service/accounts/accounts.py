@@ -21,7 +21,7 @@ _REMEDIES: dict[Kind, str] = {
 }
 _REMEDY_IN_FOLDER = "delete admin-token in the server's folder and start the server again, which makes another one"
 _IF_UNKNOWN: dict[str, str] = {
-    "enrolment": "ask for a new enrolment token",
+    "enrolment": _REMEDIES["enrolment"],
     "client": "enrol again",
     "admin": "take the one in the file admin-token of the server's folder",
 }
@@ -43,9 +43,6 @@ class Accounts:
     At most ``clients_limit`` clients enrol. A client's token is valid for ``token_seconds``. ``clock`` returns Unix
     seconds. Where updates are private (``keeps_examples`` is false), numbers of examples are neither checked nor kept:
     they are clients' data, weigh nothing there, and must not decide who takes part.
-
-    Attributes:
-        sites: The clients' names and times, by number.
     """
 
     def __init__(
@@ -95,10 +92,7 @@ class Accounts:
         return len(self._hashes)
 
     def check(self, token: str | None, kind: Kind) -> int:
-        """Return the client that a valid token of this kind belongs to.
-
-        The result is −1 for an enrolment or admin token.
-        """
+        """Return the client of a valid token of this kind; −1 for other kinds' tokens."""
         if not token:
             raise Refusal("no-token", f"send Authorization: Bearer {PREFIXES[kind]}…", _CHALLENGE)
         account = self._account(token)
@@ -116,9 +110,11 @@ class Accounts:
                 raise Refusal("revoked-token", f"the token was {state}: {remedy}", _CHALLENGE)
             case "valid":
                 pass
-        if account.is_next and account.client is not None:
+        if account.client is None:
+            return -1
+        if account.is_next:
             self._replace_token(account.client)
-        return -1 if account.client is None else account.client
+        return account.client
 
     def check_any(self, token: str | None, *, may_have_ended: bool) -> None:
         """Check a token of any kind before the request's body is read.
@@ -193,10 +189,7 @@ class Accounts:
             self._update(client, examples=examples)
 
     def rotate(self, client: int) -> tuple[str, float | None]:
-        """Return a client's next token, and for how many seconds it is valid.
-
-        The next token replaces the current one when it is first used. The seconds are None for no limit.
-        """
+        """Return a token that replaces a client's once it is used, and its seconds."""
         self._log_writer.check()
         before = self._next_hashes.pop(client, None)
         if before:
@@ -238,7 +231,6 @@ class Accounts:
         return self._accounts.get(hashed) or self.issued.get(hashed)
 
     def _add(self, client: int, token: str, *, is_next: bool = False) -> tuple[str, float | None]:
-        """Add an account; return its hash and when it expires."""
         hashed = token_hash(token)
         expires = None if self._token_seconds is None else self._clock() + self._token_seconds
         self._accounts[hashed] = Account("client", client, expires=expires, is_next=is_next)
@@ -257,3 +249,22 @@ class Accounts:
 
     def _change(self, client: int, **values: object) -> sa.Executable:
         return sa.update(clients).where(clients.c.client == client).values(**values)
+
+
+class RequestRate:
+    """A token bucket for each client, which can make ``burst`` requests at once."""
+
+    def __init__(self, requests_a_second: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._requests_a_second = requests_a_second
+        self._burst = float(burst)
+        self._clock = clock
+        self._buckets: dict[int, tuple[float, float]] = {}  # by client: tokens left, and when
+
+    def take(self, client: int) -> None:
+        """Take one of the client's tokens; ``too-many-requests`` if the bucket is empty."""
+        now = self._clock()
+        left, then = self._buckets.get(client, (self._burst, now))
+        left = min(left + (now - then) * self._requests_a_second, self._burst) - 1
+        if left < 0:
+            raise Refusal("too-many-requests", "too many requests: wait a while", {"Retry-After": "1"})
+        self._buckets[client] = (left, now)

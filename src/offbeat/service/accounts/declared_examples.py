@@ -6,10 +6,7 @@ from offbeat.service.refusal import Refusal
 
 
 class DeclaredExamples:
-    """The N clients' numbers of examples; each is declared once.
-
-    None for ``max_examples``: a client may declare any number.
-    """
+    """The N clients' numbers of examples, declared once, ``max_examples`` at most."""
 
     def __init__(self, clients: int, max_examples: int | None) -> None:
         self._clients = clients
@@ -51,18 +48,12 @@ class DeclaredExamples:
             raise Refusal("too-many-examples", f"a client may declare at most {most} examples, not {examples}")
 
     def missing(self) -> int:
-        """Return how many clients have not enrolled or not declared.
-
-        A revoked client does not count as missing.
-        """
+        """Return how many clients have not declared; revoked ones are not missing."""
         known = sum(examples is not None or client in self._revoked for client, examples in self._examples.items())
         return self._clients - known
 
     def all(self) -> list[int] | None:
-        """Return the examples of each client; None while some are missing or if all are 0.
-
-        A client that was revoked before it declared its examples has 0.
-        """
+        """Return each client's examples; None while some are missing or if all are 0."""
         if self.missing():
             return None
         examples = [self._examples[client] or 0 for client in range(self._clients)]

@@ -53,10 +53,7 @@ def token_id(token: str) -> str:
 
 
 class IssuedTokens:
-    """The hashes of all enrolment and admin tokens, in memory and in the database.
-
-    ``clock`` returns Unix seconds.
-    """
+    """All enrolment and admin tokens' hashes, in memory and in the database."""
 
     def __init__(self, database: sa.Engine, log_writer: LogWriter, clock: Callable[[], float], audit: AuditLog) -> None:
         self._log_writer = log_writer

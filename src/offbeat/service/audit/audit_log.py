@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from offbeat_core.serving.console_log import event
 
-from offbeat.service.audit.log_head import LogHead, entry_text
+from offbeat.service.audit.verification import LogHead, entry_text
 from offbeat.service.server_settings import ServerSettings, ServiceSettings
 from offbeat.service.store.database import audit
 from offbeat.service.store.log_writer import LogWriter
@@ -26,12 +26,9 @@ acting: ContextVar[str | None] = ContextVar("acting", default=None)
 
 
 class AuditLog:
-    """The entries of a server's audit log; all methods are for the event loop.
+    """The entries of a server's audit log, for the event loop.
 
-    ``clock`` returns Unix seconds.
-
-    Attributes:
-        head: The head of the entries that are on disk.
+    ``head`` is that of the entries that are on disk.
     """
 
     def __init__(self, database: sa.Engine, log_writer: LogWriter, clock: Callable[[], float] = time.time) -> None:
@@ -43,10 +40,7 @@ class AuditLog:
         self.head = self._entered = LogHead() if last is None else LogHead(last.number, last.digest)
 
     def add(self, kind: str, *changes: sa.Executable, **facts: Any) -> None:
-        """Enter an entry, and the changes of the database that it reports.
-
-        One commit writes both. ``wait_until_durable`` waits for it, as for any other entry of the log.
-        """
+        """Enter an entry and the changes that it reports, in one commit."""
         if (token := acting.get()) is not None:
             facts["by"] = token
         at = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="seconds")

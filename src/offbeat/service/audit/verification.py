@@ -1,17 +1,53 @@
-"""The check of a folder's audit log."""
+"""The audit log's hash chain, and the check of a folder's."""
 
+import hashlib
 import json
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from offbeat_core.errors import OffbeatError
 
-from offbeat.service.audit.log_head import LogHead
-from offbeat.service.store.read_only import open_read_only
+from offbeat.service.store.database import database_of, open_read_only
+
+
+@dataclass(frozen=True, slots=True)
+class LogHead:
+    """The end of a chain: its number of entries, and the last digest.
+
+    A digest is SHA-256 of the digest before it, as 32 bytes, and the entry's text. Before the first entry there are 32
+    zero bytes.
+    """
+
+    number: int = 0
+    digest: str = "0" * 64
+
+    def __str__(self) -> str:
+        return f"{self.number}:{self.digest}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the head of a text such as ``17:3f…``."""
+        if not re.fullmatch(r"[0-9]{1,18}:[0-9a-f]{64}", text, re.ASCII):
+            raise OffbeatError(
+                f"{text[:100]!r} is not a head: write NUMBER:DIGEST, as offbeat server audit verify does"
+            )
+        number, _, digest = text.partition(":")
+        return cls(int(number), digest)
+
+    def after(self, entry: str) -> Self:
+        """Return the head of the chain with one more entry."""
+        digest = hashlib.sha256(bytes.fromhex(self.digest) + entry.encode()).hexdigest()
+        return type(self)(self.number + 1, digest)
+
+
+def entry_text(number: int, at: str, kind: str, facts: dict[str, Any]) -> str:
+    """Return an entry's text: ASCII, one line of JSON."""
+    return json.dumps({"number": number, "at": at, "kind": kind, **facts}, allow_nan=False)
 
 
 def entries(folder: Path) -> Iterator[dict[str, Any]]:
@@ -27,14 +63,10 @@ def entries(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def verify(folder: Path, heads: Sequence[LogHead] = ()) -> LogHead:
-    """Check a folder's audit log; return its head.
-
-    Args:
-        folder: The folder of a server, which may run, or a backup.
-        heads: Heads that the server has given out.
+    """Check the audit log in a server's folder or a backup; return its head.
 
     Raises:
-        OffbeatError: The chain is broken, or does not contain one of the heads.
+        OffbeatError: The chain is broken, or does not contain one of the ``heads`` that the server has given out.
     """
     wanted = sorted(heads, key=lambda head: head.number, reverse=True)
     head = LogHead()
@@ -59,10 +91,7 @@ def verify(folder: Path, heads: Sequence[LogHead] = ()) -> LogHead:
 
 
 def read_heads(path: Path) -> list[LogHead]:
-    """Return the heads in a client's file ``audit-heads``.
-
-    A kill may have left part of a line, which is left out.
-    """
+    """Return the complete heads in a client's file ``audit-heads``."""
     try:
         text = path.read_text(encoding="ascii", errors="replace")
     except OSError as error:
@@ -74,9 +103,7 @@ def read_heads(path: Path) -> list[LogHead]:
 
 
 def _rows(folder: Path) -> Iterator[tuple[int, Any, Any]]:
-    path = folder / "offbeat.sqlite"
-    if not path.exists():
-        raise OffbeatError(f"{folder} is not a server's folder: it does not hold offbeat.sqlite")
+    path = database_of(folder)
     try:
         with closing(open_read_only(path)) as database:
             yield from database.execute("SELECT number, entry, digest FROM audit ORDER BY number")

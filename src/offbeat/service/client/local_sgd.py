@@ -182,10 +182,7 @@ def _tensor(values: Any, where: str) -> Tensor:
 
 
 def _input(tensor: Tensor) -> Tensor:
-    """Return inputs in the types of ``read_examples``.
-
-    Those that it refuses, such as images of uint8, stay as they are: the model may cast them.
-    """
+    """Return inputs as ``read_examples`` does; the model may cast others (uint8)."""
     if tensor.is_floating_point():
         return tensor.float()
     return tensor.long() if tensor.dtype == torch.int32 else tensor

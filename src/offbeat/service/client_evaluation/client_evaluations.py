@@ -25,21 +25,13 @@ _RECENT_SECONDS = 600.0  # a client from which nothing has been heard for so lon
 
 @dataclass(frozen=True)
 class ClientEvaluationSettings:
-    """Settings of evaluation on clients.
+    """Settings of evaluation on clients."""
 
-    Attributes:
-        number: How many clients evaluate a version.
-        every_versions: Versions from one evaluation to the next.
-        wait_seconds: How long the server waits for the chosen clients.
-        lower_is_better: The metrics whose highest values are the worst.
-        seed: The run's seed.
-    """
-
-    number: int
+    number: int  # of clients that evaluate a version
     every_versions: int
-    wait_seconds: float
-    lower_is_better: frozenset[str]
-    seed: int
+    wait_seconds: float  # for the chosen clients
+    lower_is_better: frozenset[str]  # the metrics whose highest values are the worst
+    seed: int  # the run's
 
 
 class ClientEvaluations:
@@ -58,8 +50,7 @@ class ClientEvaluations:
         now: The run's time in seconds.
         on_end: Called with each round that is over, also with those of earlier servers.
 
-    Attributes:
-        last: The summary of the last round that is over; None before.
+    ``last`` is the summary of the last round that is over; None before.
     """
 
     def __init__(
@@ -133,13 +124,7 @@ class ClientEvaluations:
         return current.version if current is not None and is_asked else None
 
     def answer(self, version: int, result: ClientResult) -> bool:
-        """Take a client's answer; return whether it counts.
-
-        The first answer of a client counts. Once the round is over, an answer comes too late.
-
-        Raises:
-            Refusal: ``no-such-evaluation``.
-        """
+        """Take a client's answer, or refuse it; return whether it counts."""
         current = self._round_of(version, result.client)
         if result.client in current.asked:
             self._set([result.client], version, examples=result.examples, metrics=json.dumps(result.metrics))
@@ -148,11 +133,7 @@ class ClientEvaluations:
         return result.client in current.results
 
     def give_up(self, version: int, client: int) -> None:
-        """Record that a client does not evaluate a version.
-
-        Raises:
-            Refusal: ``no-such-evaluation``.
-        """
+        """Record that a client that was asked does not evaluate a version."""
         self._round_of(version, client)
         self._skip([client])
 

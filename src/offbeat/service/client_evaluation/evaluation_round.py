@@ -42,10 +42,7 @@ class RoundSummary(Answer):
 class EvaluationRound:
     """A version, and the answers of the clients that were asked to evaluate it.
 
-    Attributes:
-        version: The version.
-        asked: The clients that have neither answered nor been skipped.
-        results: The answers.
+    ``asked`` are the clients that have neither answered nor been skipped.
     """
 
     def __init__(self, version: int, chosen: Collection[int]) -> None:

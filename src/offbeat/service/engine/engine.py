@@ -23,36 +23,27 @@ from offbeat.service.engine.version_publisher import VersionPublisher
 from offbeat.service.engine.waiting_clients import WaitingClients, WorkFuture
 from offbeat.service.masked.masked_shares import MaskedShares
 from offbeat.service.refusal import Refusal
+from offbeat.service.store.client_tally import ClientTally
 from offbeat.service.store.disk import Disk
 from offbeat.service.store.log_writer import LogWriter
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.store.segments import Segments
-from offbeat.service.tally.client_tally import ClientTally
 from offbeat.service.updates.update_body import Body
 from offbeat.service.updates.update_header import Header
 from offbeat.service.updates.upload_history import UploadHistory
 
 
 class Engine:
-    """The coordinator's calls for clients, with a log on disk.
+    """The calls of a run's coordinator for clients, logged from now on.
 
     Each request of a client returns once all calls before it are on disk.
 
     The coordinator is used only with the lock held: by the event loop, or by the publisher's thread on its behalf. So a
     request waits for others no longer than the making of a version takes.
 
-    Args:
-        run: The coordinator, as it was when the last server ended; its calls are logged from now on.
-        log_writer: The log.
-        models: The files of versions.
-        segments: Store small updates.
-        disk: Handles failures of the disk.
-        history: Digests, norms and keys of past uploads.
-        tally: Each client's visits, up to the log's last record.
-        shares: The shares of masked updates; None if updates are not masked.
+    ``tally`` counts each client's visits up to the log's last record; ``shares`` is None if updates are not masked.
 
     Attributes:
-        coordinator: The run's coordinator.
         lock: Guards the coordinator.
         waiting: Clients waiting for work.
         calls: Logs the coordinator's calls.
@@ -82,7 +73,6 @@ class Engine:
         self.lock = asyncio.Lock()
         self.waiting = WaitingClients()
         self.calls = CallRecorder(run, log_writer, segments, tally)
-        self.calls.observers.append(lambda call: run.history.note(call, run.coordinator))
         self.publisher = VersionPublisher(run.coordinator, models, log_writer, disk)
         self.shares = shares
         self.has_sealed = asyncio.Event()
@@ -102,19 +92,13 @@ class Engine:
         return self.publisher.client_evaluations
 
     def asked_to_evaluate(self, client: int) -> int | None:
-        """Return the version that an idle client is to evaluate; None if there is none.
-
-        While the run is paused there is none.
-        """
+        """Return the version that an idle client is to evaluate; None while paused."""
         if self.client_evaluations is None or self.run.is_paused:
             return None
         return self.client_evaluations.asked(client)
 
     async def check_in(self, client: int, wait_seconds: float) -> Assignment | None:
-        """Return the client's open visit, or a new one.
-
-        Waits up to ``wait_seconds`` for work; returns None if there is none by then.
-        """
+        """Return the client's visit; None if there is no work in ``wait_seconds``."""
         future = None
         async with self.lock:
             assignment = await self._open_visit(client)
@@ -127,10 +111,7 @@ class Engine:
         return assignment
 
     async def _open_visit(self, client: int) -> Assignment | None:
-        """Return the client's open visit, or a new one if there is work now.
-
-        A client that is asked to evaluate gets no new visit.
-        """
+        """Return the client's visit, also a new one unless it is asked to evaluate."""
         if self.run.is_finished or self.asked_to_evaluate(client) is not None:
             return None
         if self.coordinator.visits.has_slot(client):
@@ -160,13 +141,7 @@ class Engine:
             self.coordinator.absent(self.run.now, client)
 
     async def offer(self, client: int, visit: int) -> tuple[Receipt | Unknown | None, ShareMessage | None]:
-        """Return None if a visit's update is wanted, else the receipt of the visit.
-
-        If a masked update is wanted, also returns the values for its share.
-
-        Raises:
-            Refusal: ``no-such-visit``.
-        """
+        """Return a visit's receipt; None if it is wanted, and the facts for its share."""
         share = None
         async with self.lock:
             receipt = self._intake.outcome(client, visit)
@@ -179,16 +154,12 @@ class Engine:
         await self.log_writer.wait_until_durable()
         return receipt, share
 
-    def check_header(self, client: int, visit: int, header: Header) -> None:
-        """Refuse a header that does not fit the visit, before the body arrives."""
-        self._intake.check_header(client, visit, header)
-
     async def hand_in(
         self, client: int, visit: int, header: Header, body: Body, *, check_in: bool
     ) -> tuple[Receipt | Unknown, Assignment | None]:
-        """Take in an update; return its receipt, and the client's next visit.
+        """Take in a checked update; return its receipt, and the client's next visit.
 
-        The body has been checked. A small body is in memory and is stored if it counts; a large one is on disk.
+        A small body is in memory and is stored if it counts; a large one is on disk.
 
         Raises:
             Refusal: The update would count but is malformed, or another one was received for the visit.
@@ -199,7 +170,7 @@ class Engine:
             receipt = self._intake.outcome(client, visit, header.sha256)
             if receipt is None:
                 try:
-                    receipt = self._intake.deliver(client, visit, header, body)
+                    receipt = self._intake.deliver(client, header, body)
                 except Refusal as error:
                     refusal = error  # which may have freed the client's slot
                 await self.try_to_assign()
@@ -213,11 +184,7 @@ class Engine:
         return receipt, assignment
 
     async def repeated_receipt(self, client: int, visit: int, digest: str) -> Receipt | Unknown:
-        """Return the receipt of a closed visit, for a repeated upload.
-
-        Raises:
-            Refusal: ``no-such-visit``, or ``other-upload``.
-        """
+        """Return the receipt of a closed visit, for a repeated upload."""
         async with self.lock:
             receipt = self._intake.outcome(client, visit, digest)
             assert receipt is not None
@@ -225,10 +192,7 @@ class Engine:
         return receipt
 
     async def heartbeat(self, client: int, visit: int) -> tuple[bool, bool]:
-        """Renew a visit's lease.
-
-        Returns whether its update is still wanted, and whether it is urgent.
-        """
+        """Renew a visit's lease; return whether its update is wanted, and urgent."""
         async with self.lock:
             is_wanted = self._intake.outcome(client, visit) is None
             if is_wanted:
@@ -238,11 +202,7 @@ class Engine:
         return is_wanted, is_wanted and is_urgent
 
     async def give_up(self, client: int, visit: int) -> None:
-        """Free a visit's slot.
-
-        Raises:
-            Refusal: ``no-such-visit``.
-        """
+        """Free a visit's slot; ``no-such-visit`` if the client was never given it."""
         async with self.lock:
             self.run.close_visits()
             known_visit(lambda: self.coordinator.drop(self.run.now, client, visit))
@@ -260,10 +220,9 @@ class Engine:
             await self.try_to_assign()
 
     def free_slots(self) -> None:
-        """Free all slots of a finished run that continues.
+        """Free all slots of a finished run that continues; the caller holds the lock.
 
-        Clients may have been answered that the updates of their visits do not count, so they get other visits. The
-        caller holds the lock.
+        Clients may have been answered that the updates of their visits do not count, so they get other visits.
         """
         self.coordinator.finish(self.run.now)
         for client in list(self.coordinator.visits.held_slots):
@@ -288,10 +247,7 @@ class Engine:
             self.coordinator.note_steps(self.run.now, client, steps)
 
     async def try_to_assign(self) -> None:
-        """Give work to waiting clients; set ``must_assign`` if the disk is full.
-
-        The caller holds the lock.
-        """
+        """Give work to waiting clients; set ``must_assign`` if the disk is full."""
         try:
             await self._assign()
             self.must_assign = False
@@ -300,10 +256,7 @@ class Engine:
             self.run.alarm.expect(self.run.now)
 
     async def _assign(self) -> None:
-        """Give work to waiting clients, if there is any.
-
-        Follows every call that may make a version or seal a sum.
-        """
+        """Give work to waiting clients, after each call that may make some."""
         if self.coordinator.sealed_sums.waiting():
             self.has_sealed.set()
         if self._is_stopping:

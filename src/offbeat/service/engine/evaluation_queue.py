@@ -21,18 +21,16 @@ _MOST_WAITING = 8  # versions, each with a file that takes space
 
 
 class EvaluationQueue:
-    """A queue of every n-th version, evaluated one after the other.
-
-    Results go to ``evaluations.jsonl``.
+    """Evaluates every n-th version in turn; results go to ``evaluations.jsonl``.
 
     Args:
         folder: The store's folder.
         models: The files of versions.
         wait_until_durable: Waits until the log's records that make up a version are on disk.
         every_versions: n.
-        on_result: Called with each version and its result, also with those of earlier servers.
         command: A program that reads paths of models from its standard input, one on a line, and answers each with a
             line of JSON.
+        on_result: Called with each version and its result, also with those of earlier servers.
 
     Attributes:
         last: The last result, also of an earlier server; None before the first.
@@ -67,24 +65,19 @@ class EvaluationQueue:
         return version > 0 and self.wants(version) and (self.last is None or self.last["version"] < version)
 
     def add(self, version: int) -> None:
-        """Queue a version for evaluation; where too many wait, the oldest is left out.
-
-        Links its file, since the original may be deleted before the evaluation.
-        """
+        """Queue a version for evaluation; where too many wait, the oldest is left out."""
         if self._queue.qsize() >= _MOST_WAITING:
             skipped, path = self._queue.get_nowait()
             path.unlink(missing_ok=True)
             event("evaluation_skipped", logging.WARNING, version=skipped)
+        # A link, since the original may be deleted before the evaluation.
         path = self._folder / f".{version}{_SUFFIX}"
         with suppress(FileExistsError):
             self._models.link(version, path)
         self._queue.put_nowait((version, path))
 
     async def run(self) -> None:
-        """Evaluate versions; never returns.
-
-        A program that has ended or failed is started again for the next version.
-        """
+        """Evaluate versions, after a failure by a new process; never returns."""
         try:
             while True:
                 async with _Program(self._command) as program:
@@ -111,10 +104,7 @@ class EvaluationQueue:
         return True
 
     def _save(self, result: dict[str, Any]) -> None:
-        """Append a result to the file.
-
-        A failure is logged. It loses this result only: all other lines of the file stay readable.
-        """
+        """Append a result to the file; a failure, which is logged, loses this result only."""
         size = None
         try:
             with self._path.open("a", encoding="utf-8") as file:
@@ -160,11 +150,7 @@ class _Program:
             await self._process.wait()
 
     async def answer(self, path: Path) -> bytes:
-        """Return the program's line about a model.
-
-        Raises:
-            OSError: It cannot be started, or has ended.
-        """
+        """Return the program's line about a model; ``OSError`` if it has ended."""
         if self._process is None:
             pipe = asyncio.subprocess.PIPE
             self._process = await asyncio.create_subprocess_exec(*self._command, stdin=pipe, stdout=pipe)

@@ -14,9 +14,6 @@ class LeaseTimer:
 
     It sleeps until one of them is due. The run's alarm ends the sleep when a call makes something due earlier.
     The run's clock is monotonic: a change of the system's time moves nothing.
-
-    Args:
-        engine: The engine.
     """
 
     def __init__(self, engine: Engine) -> None:

@@ -13,10 +13,7 @@ from offbeat.service.live.run_history import RunHistory
 
 
 class Alarm:
-    """The sleep of a timer; all methods are for the event loop.
-
-    A ring while the timer is awake ends its next sleep at once.
-    """
+    """The sleep of a timer; a ring while it is awake ends its next sleep at once."""
 
     def __init__(self) -> None:
         self._rings = asyncio.Event()
@@ -53,11 +50,10 @@ class LiveRun:
         is_paused: Whether nobody gets new work.
         early_stop: The end by a metric; None if there is none.
         clock: Monotonic seconds.
-        history: The run's history so far; None for a new run.
+        history: The versions and evaluations so far; None for a new run.
 
     Attributes:
         alarm: Wakes the timer when something is due earlier than it expects.
-        history: The versions and evaluations so far.
     """
 
     def __init__(
@@ -96,10 +92,7 @@ class LiveRun:
         return self.has_ended_early or self.coordinator.algorithm.version >= self.stop_versions
 
     def close_visits(self) -> None:
-        """Close the open visits if the run is finished.
-
-        So no client can get an answer that changes once the run is extended.
-        """
+        """Close a finished run's visits, so that no answer changes once it is extended."""
         if self.is_finished:
             self.coordinator.finish(self.now)
 

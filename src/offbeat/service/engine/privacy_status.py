@@ -15,17 +15,10 @@ from offbeat.service.masked.masked_shares import MaskedShares
 
 @dataclass(frozen=True)
 class PrivacySettings:
-    """The privacy of a run's sums.
+    """The privacy of a run's sums; no terms and helper if they are not masked."""
 
-    Attributes:
-        noise_multiplier: σ; 0 for masks alone.
-        delta: δ, for which ε is reported.
-        terms: The terms of masked updates; None if updates are not masked.
-        helper: Opens masked sums; None if updates are not masked.
-    """
-
-    noise_multiplier: float
-    delta: float
+    noise_multiplier: float  # σ; 0 for masks alone
+    delta: float  # δ, for which ε is reported
     terms: Terms | None = None
     helper: MaskHelper | None = None
 

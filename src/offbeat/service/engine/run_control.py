@@ -8,33 +8,21 @@ from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.engine.engine import Engine
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.database import meta
-from offbeat.service.store.extended_run import PAUSED, STOP_VERSIONS
+from offbeat.service.store.store import PAUSED, STOP_VERSIONS
 
 
 class RunControl:
     """Pauses, resumes and extends the run; each change lasts over restarts.
 
-    Each change and its entry in the audit log are on disk before a method returns. A change that has been made already
-    is not made again.
-
-    Args:
-        engine: The engine.
-        audit: The audit log.
+    Each change and its entry in the audit log are on disk before a method returns.
     """
 
     def __init__(self, engine: Engine, audit: AuditLog) -> None:
         self._engine = engine
         self._audit = audit
 
-    async def pause(self) -> None:
-        """Give out no more work; updates of visits under way count."""
-        await self._set_paused(is_paused=True)
-
-    async def resume(self) -> None:
-        """Give out work again."""
-        await self._set_paused(is_paused=False)
-
-    async def _set_paused(self, *, is_paused: bool) -> None:
+    async def set_paused(self, *, is_paused: bool) -> None:
+        """Give out no more work, or again; updates of visits under way count."""
         engine = self._engine
         engine.log_writer.check()
         async with engine.lock:
@@ -49,11 +37,7 @@ class RunControl:
         await engine.log_writer.wait_until_durable()
 
     async def extend(self, versions: int) -> None:
-        """Let the run end at a later version; a finished run goes on.
-
-        Raises:
-            Refusal: ``cannot-extend``: the run does not end earlier, or a metric has ended it.
-        """
+        """Let the run end at a later version; a finished run goes on."""
         engine = self._engine
         engine.log_writer.check()
         async with engine.lock:

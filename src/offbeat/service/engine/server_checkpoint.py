@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +13,8 @@ from offbeat.algorithms.components.component import prefixed, under
 from offbeat.coordinator import Coordinator
 from offbeat.service.engine.engine import Engine
 from offbeat.service.live.run_history import RunHistory
-from offbeat.service.store.read_only import numbers_of
+from offbeat.service.refusal import Refusal
+from offbeat.service.store.database import numbers_of
 from offbeat.service.store.store import Store
 from offbeat.service.updates.upload_history import UploadHistory, load_history
 from offbeat.tensor_file import read_checkpoint, write_checkpoint
@@ -24,13 +26,7 @@ class CheckpointWriter:
     """A writer of checkpoints, one at a time, into the store's folder.
 
     After a checkpoint it deletes the files that the checkpoint covers, and saves the counts of clients' visits.
-
-    Args:
-        folder: The store's folder.
-        engine: The engine.
-
-    Attributes:
-        reserve_size: Bytes of the disk to keep back for the next checkpoint, its model and the log.
+    ``reserve_size`` is how many bytes of the disk to keep back for the next checkpoint, its model and the log.
     """
 
     def __init__(self, folder: Path, engine: Engine) -> None:
@@ -42,12 +38,7 @@ class CheckpointWriter:
         self._write_lock = threading.Lock()
 
     async def write(self) -> None:
-        """Write a checkpoint.
-
-        Raises:
-            OSError: The disk is full.
-            Refusal: The disk is full.
-        """
+        """Write a checkpoint; ``OSError`` or ``Refusal`` if the disk is full."""
         engine = self._engine
         async with engine.lock:
             number, now = engine.log_writer.number, engine.run.now
@@ -77,10 +68,7 @@ class CheckpointWriter:
             write_checkpoint(path, state)
 
     def _delete_covered(self, number: int, versions: set[int]) -> None:
-        """Delete the files that only records up to ``number`` need.
-
-        The caller holds the lock, so that none of the files is appended to.
-        """
+        """Delete the files that only records up to ``number`` need, under the lock."""
         engine = self._engine
         # The coordinator's newest version may have no file yet.
         published = max(engine.models.versions())
@@ -99,29 +87,17 @@ def _needed_versions(engine: Engine) -> set[int]:
 
 
 class LoadedCheckpoint(NamedTuple):
-    """The server's state at its last checkpoint, but for the coordinator's.
+    """The server's state at its last checkpoint, but for the coordinator's."""
 
-    Attributes:
-        number: The number of the last record that the checkpoint covers.
-        now: Seconds that the run had taken.
-        history: Digests and norms of past uploads.
-        run_history: The versions and evaluations so far.
-        versions: The versions whose files are complete.
-    """
-
-    number: int
-    now: float
+    number: int  # of the last record that the checkpoint covers
+    now: float  # seconds that the run had taken
     history: UploadHistory
     run_history: RunHistory
-    versions: list[int]
+    versions: list[int]  # whose files are complete
 
 
 def load_checkpoint(store: Store, coordinator: Coordinator) -> LoadedCheckpoint:
-    """Load the last checkpoint into a coordinator; return the rest of it.
-
-    Raises:
-        OffbeatError: The checkpoint is missing or broken.
-    """
+    """Load the last checkpoint into a coordinator; return the rest of it."""
     numbers = numbers_of(store.folder / "checkpoints")
     if not numbers:
         if store.last_number():
@@ -140,3 +116,73 @@ def load_checkpoint(store: Store, coordinator: Coordinator) -> LoadedCheckpoint:
 
 def _path(folder: Path, number: int) -> Path:
     return folder / "checkpoints" / f"{number}.safetensors"
+
+
+_MAX_SHARE = 0.05  # of the time that goes into checkpoints
+_LOOK_SECONDS = 0.5  # between two looks whether a checkpoint is due
+
+
+class CheckpointSchedule:
+    """Has a checkpoint written when one is due and the log has grown.
+
+    On a full disk a checkpoint is due at once, since it frees the files that it covers. Then, also if the checkpoint
+    cannot be written, the write-ahead log is emptied, and the reserve file is made again. Once that fits, the disk no
+    longer counts as full, and a version that could not be written is written: the server is ready without a request.
+
+    ``seconds`` pass, or ``max_bytes`` of updates are stored, between two checkpoints.
+    """
+
+    def __init__(self, engine: Engine, checkpoints: CheckpointWriter, *, seconds: float, max_bytes: int) -> None:
+        self._engine = engine
+        self._checkpoints = checkpoints
+        self._seconds = seconds
+        self._max_bytes = max_bytes
+        self._number, self._stored_bytes = engine.log_writer.number, engine.calls.stored_bytes  # at the last one
+        self._ended, self._took = engine.run.now, 0.0
+
+    async def run(self) -> None:
+        """Have checkpoints written; never returns."""
+        while True:
+            await asyncio.sleep(min(self._seconds, _LOOK_SECONDS))
+            was_full = self._engine.disk.problem is not None
+            if self._engine.log_writer.number != self._number and self._is_due(was_full):
+                await self._try()
+            if was_full and not self._engine.log_writer.is_blocked:
+                await self._try_to_end_pause()
+            if self._engine.publisher.problem is not None and self._engine.disk.problem is None:
+                await self._publish_again()
+
+    async def _try_to_end_pause(self) -> None:
+        engine = self._engine
+        # The write-ahead log is part of what fills the disk. To empty it takes space, so the reserve is kept after it.
+        engine.log_writer.truncate()
+        with suppress(Refusal):  # then the next look finds a log that is blocked
+            await engine.log_writer.wait_until_durable(on_reserve=True)
+            await asyncio.to_thread(engine.disk.keep_reserve, self._checkpoints.reserve_size)
+
+    async def _publish_again(self) -> None:
+        # A request would do so too, but a load balancer sends none until the server is ready.
+        with suppress(Refusal):  # then the next look tries again
+            async with self._engine.lock:
+                await self._engine.publisher.publish()
+
+    def _is_due(self, is_full: bool) -> bool:
+        passed = self._engine.run.now - self._ended
+        if is_full:
+            return passed >= self._took
+        if passed < self._took / _MAX_SHARE:
+            return False
+        stored = self._engine.calls.stored_bytes - self._stored_bytes
+        return passed >= self._seconds or stored >= self._max_bytes
+
+    async def _try(self) -> None:
+        engine, began = self._engine, self._engine.run.now
+        number, stored = engine.log_writer.number, engine.calls.stored_bytes
+        try:
+            await self._checkpoints.write()
+            self._number, self._stored_bytes = number, stored
+        except OSError as error:
+            engine.disk.refusal(error)  # if it passes, the last checkpoint still holds
+        except Refusal:
+            pass  # the same
+        self._ended, self._took = engine.run.now, engine.run.now - began

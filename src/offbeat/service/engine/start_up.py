@@ -1,65 +1,48 @@
 """The start of an engine: the last checkpoint, and the log's records after it."""
 
-import math
 import sqlite3
-import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, closing
 
 import sqlalchemy as sa
 from offbeat_core.errors import OffbeatError
 from offbeat_private.masks.envelope import parse
-from offbeat_private.signed_terms import Terms
 
 from offbeat.coordinator import Coordinator
-from offbeat.early_stop import EarlyStop
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluations, ClientEvaluationSettings
 from offbeat.service.engine.engine import Engine
 from offbeat.service.engine.evaluation_queue import delete_links
 from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.engine.server_checkpoint import CheckpointWriter, LoadedCheckpoint, load_checkpoint
 from offbeat.service.masked.masked_shares import MaskedShares
+from offbeat.service.server_settings import ServerSettings
 from offbeat.service.store.call_records import call_of, vector_of
+from offbeat.service.store.client_tally import ClientTally, read_tally
 from offbeat.service.store.database import LogRecord, meta
 from offbeat.service.store.disk import Disk
-from offbeat.service.store.extended_run import EXTENDED_FROM, PAUSED, STOP_VERSIONS
 from offbeat.service.store.log_writer import LogWriter
 from offbeat.service.store.model_files import Layout, ModelFiles
 from offbeat.service.store.segments import Segments
-from offbeat.service.store.store import Store
-from offbeat.service.tally.client_tally import ClientTally, read_tally
+from offbeat.service.store.store import EXTENDED_FROM, PAUSED, STOP_VERSIONS, Store
 from offbeat.service.updates.update_body import StoredUpdate, check_body
+from offbeat.service.updates.upload_history import norm_unit
 from offbeat.service.updates.uploads import clean_up
-from offbeat.service.updates.usual_norms import norm_unit
 
 
 async def open_engine(
     store: Store,
     coordinator: Coordinator,
     layout: Layout,
-    *,
-    terms: Terms | None = None,
-    client_evaluation: ClientEvaluationSettings | None = None,
-    stop_versions: float = math.inf,
-    early_stop: EarlyStop | None = None,
-    clock: Callable[[], float] = time.monotonic,
+    settings: ServerSettings,
     failed: Callable[[BaseException], None],
 ) -> tuple[Engine, CheckpointWriter]:
-    """Return the engine as the last server left it, with a new checkpoint.
+    """Return the engine as the last server left it, and a new checkpoint.
 
-    It does not matter how the last server ended. The calls after the last checkpoint are made again in the same order.
-    So every version that a client has seen is reproduced bit for bit.
+    The calls after the last checkpoint are made again in the same order. So every version that a client has seen is
+    reproduced bit for bit.
 
-    Args:
-        store: The folder.
-        coordinator: A fresh one, as it was when the run began; the initial model may differ.
-        layout: The parameters that make up the model's vector.
-        terms: The terms of masked updates; None if updates are not masked.
-        client_evaluation: How clients evaluate; None if they do not.
-        stop_versions: The run ends at this version, unless an admin has extended it.
-        early_stop: The end by a metric; None if there is none.
-        clock: Monotonic seconds.
-        failed: Called if the disk fails.
+    The coordinator is a fresh one, as it was when the run began; the initial model may differ. ``failed`` is called if
+    the disk fails.
 
     Raises:
         OffbeatError: The store is broken.
@@ -78,12 +61,13 @@ async def open_engine(
     run = LiveRun(
         coordinator,
         now=now,
-        stop_versions=max(stop_versions, extended_to),
+        stop_versions=max(settings.stop_versions, extended_to),
         is_paused=store.value(PAUSED) == "1",
-        early_stop=early_stop,
-        clock=clock,
+        early_stop=settings.early_stop,
+        clock=settings.clock,
         history=loaded.run_history,
     )
+    terms = settings.privacy and settings.privacy.terms
     shares = None if terms is None else MaskedShares(terms, coordinator, models, loaded.history.keys)
     async with AsyncExitStack() as unless_started:
         log_writer = LogWriter(store.database, number, disk, failed)
@@ -98,8 +82,8 @@ async def open_engine(
                 engine.free_slots()
             log_writer.execute(sa.delete(meta).where(meta.c.key == EXTENDED_FROM))
         clean_up(store.folder, {update.path.name for _, update in updates})
-        if client_evaluation is not None:
-            _resume_evaluations(client_evaluation, store, engine)
+        if settings.client_evaluation is not None:
+            _resume_evaluations(settings.client_evaluation, store, engine)
         checkpoints = CheckpointWriter(store.folder, engine)
         await checkpoints.write()
         for version in models.versions():
@@ -125,7 +109,6 @@ def _resume_evaluations(settings: ClientEvaluationSettings, store: Store, engine
 
 
 def _tally(store: Store) -> ClientTally:
-    """Return the counts of each client's visits so far."""
     try:
         with closing(sqlite3.connect(store.database_path)) as database:
             return read_tally(database)
@@ -136,10 +119,7 @@ def _tally(store: Store) -> ClientTally:
 def _replay(
     store: Store, coordinator: Coordinator, models: ModelFiles, loaded: LoadedCheckpoint
 ) -> tuple[int, float, list[tuple[int, StoredUpdate]]]:
-    """Make the calls after a checkpoint again.
-
-    Returns the last record's number and time, and all updates by number.
-    """
+    """Make the later calls again; return the last number and time, and updates."""
     number, now = loaded.number, loaded.now
     updates: list[tuple[int, StoredUpdate]] = []
     for record in store.records(number):

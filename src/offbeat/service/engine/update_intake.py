@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from offbeat_core.local_plan import normaliser
-
 from offbeat.coordinator import Assignment, Receipt, Unknown
 from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.masked.masked_shares import MaskedShares
@@ -13,25 +11,17 @@ from offbeat.service.store.call_records import DiscardedUpdate
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.store.segments import Segments
 from offbeat.service.updates.update_body import Body, BufferedUpdate, StoredUpdate
-from offbeat.service.updates.update_header import Header, ShareHeader, UpdateHeader, private_report
+from offbeat.service.updates.update_header import Header, ShareHeader, private_report
 from offbeat.service.updates.upload_history import Digests
 
 T = TypeVar("T")
-
-_NORMALISER_FACTOR = 10  # between the client's optimiser and the plan's SGD
 
 
 class UpdateIntake:
     """The intake of updates: each goes to the coordinator once, stored if it counts.
 
-    The caller holds the engine's lock.
-
-    Args:
-        run: The run.
-        models: The files of versions.
-        segments: Store small updates.
-        digests: Of the clients' last uploads.
-        shares: Checks the shares of masked updates; None if updates are not masked.
+    The caller holds the engine's lock. ``segments`` store small updates; ``digests`` are those of the clients' last
+    uploads; ``shares`` is None if updates are not masked.
     """
 
     def __init__(
@@ -64,57 +54,19 @@ class UpdateIntake:
         may_be_another = digest is not None and known is None and receipt.counted
         return receipt if self._coordinator.visits.remembers(client, visit) and not may_be_another else Unknown()
 
-    def check_header(self, client: int, visit: int, header: Header) -> None:
-        """Check the header of an update against the visit, if that is not over.
-
-        Raises:
-            Refusal: ``wrong-version``, ``no-such-visit``, ``wrong-plan`` or ``no-loss``; ``share-needed``,
-                ``no-share``, ``wrong-share`` or ``stale-share``.
-        """
-        assignment = self._coordinator.visits.assignment(client)
-        if assignment is None or assignment.visit != visit:
-            return
-        if header.version != assignment.version:
-            raise Refusal("wrong-version", f"the visit began from version {assignment.version}, not {header.version}")
-        if isinstance(header, UpdateHeader):
-            if self._models.differs(assignment.version, header.model_sha256):
-                raise Refusal(
-                    "no-such-visit", f"visit {visit} began from another model of this version: check in for new work"
-                )
-            if self._shares is not None:
-                raise Refusal("share-needed", "updates of this run are masked: send a share, never a plain update")
-            self._check_report(assignment, header)
-        elif self._shares is None:
-            raise Refusal(
-                "no-share", "updates of this run are not masked: join without --terms, and with another --folder"
-            )
-        else:
-            self._shares.check(assignment, header)
-
-    def _check_report(self, assignment: Assignment, header: UpdateHeader) -> None:
-        if header.steps > assignment.plan.steps:
-            raise Refusal("wrong-plan", f"the plan has {assignment.plan.steps} steps, not {header.steps}")
-        usual = normaliser(assignment.plan.prefix(header.steps)) if header.steps else 0.0
-        if header.normaliser and not usual / _NORMALISER_FACTOR <= header.normaliser <= usual * _NORMALISER_FACTOR:
-            raise Refusal(
-                "wrong-plan",
-                f"the normaliser of {header.steps} steps of this plan's SGD is {usual:.6g}; allowed are 0, and "
-                f"{_NORMALISER_FACTOR} times more or less, not {header.normaliser:.6g}",
-            )
-        if self._coordinator.algorithm.needs_loss and header.loss is None:
-            raise Refusal("no-loss", "this run needs the visit's mean training loss: send loss, a finite number")
-
-    def deliver(self, client: int, visit: int, header: Header, body: Body) -> Receipt:
-        """Give the coordinator the update of an open visit, and return its receipt.
+    def deliver(self, client: int, header: Header, body: Body) -> Receipt:
+        """Give the coordinator the update of an open visit; return its receipt.
 
         A body in memory is stored if it counts; a body in a file is already on disk.
 
         Raises:
-            Refusal: The header does not fit the visit, the client has lost its memory, or the update is malformed.
+            Refusal: The share no longer fits, the client has lost its memory, or the update is malformed.
         """
         assignment, algorithm = self._coordinator.visits.assignment(client), self._coordinator.algorithm
         assert assignment is not None
-        self.check_header(client, visit, header)
+        if isinstance(header, ShareHeader) and self._shares is not None:
+            # Again: the epoch may be over by now, and the key another client's.
+            self._shares.check(assignment, header)
         base = self._models.read(assignment.version) if algorithm.needs_base else None
         is_wanted = self._coordinator.late_updates.counts(assignment)
         if isinstance(header, ShareHeader) or self._coordinator.participation is not None:
@@ -125,7 +77,7 @@ class UpdateIntake:
             receipt = self._coordinator.receive(
                 self._run.now,
                 client,
-                visit,
+                assignment.visit,
                 self._stored(body, header.sha256) if is_wanted else DiscardedUpdate(header.sha256),
                 base=base,
                 **report,
@@ -134,7 +86,7 @@ class UpdateIntake:
             if is_wanted and isinstance(body, BufferedUpdate):
                 self._segments.remove_last()
             raise self._refusal(assignment, header, error) from None
-        self._digests.add(client, visit, header.sha256, counted=receipt.counted)
+        self._digests.add(client, assignment.visit, header.sha256, counted=receipt.counted)
         if isinstance(header, ShareHeader) and self._shares is not None:
             self._shares.add_key(client, header.share)
         return receipt
@@ -159,13 +111,7 @@ class UpdateIntake:
 
 
 def known_visit(call: Callable[[], T]) -> T:
-    """Make a call of the coordinator, with ``Refusal`` in place of ``ValueError``.
-
-    The coordinator raises ``ValueError`` if the client was never given the visit.
-
-    Raises:
-        Refusal: ``no-such-visit``.
-    """
+    """Make a call of the coordinator, or raise ``no-such-visit``."""
     try:
         return call()
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Reception of updates: their bodies are read, checked, and handed to the engine."""
+"""Reception of updates: they are checked, and handed to the engine."""
 
 import asyncio
 import hashlib
@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from offbeat_core.files import sync_file, sync_folder
+from offbeat_core.local_plan import normaliser
 
 from offbeat.algorithms.components import LocalPlan
 from offbeat.coordinator import Assignment, Receipt, Unknown
@@ -14,16 +15,15 @@ from offbeat.service.engine.engine import Engine
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.update_body import Body, BufferedUpdate, StoredUpdate, check_body, check_form, largest_body
 from offbeat.service.updates.update_header import Header, ShareHeader, UpdateHeader
+from offbeat.service.updates.upload_history import LARGEST_WEIGHTED_NORM, norm_unit
 from offbeat.service.updates.uploads import SMALL, CompleteBody, Uploads
-from offbeat.service.updates.usual_norms import LARGEST_WEIGHTED_NORM, norm_unit
+
+_NORMALISER_FACTOR = 10  # between the client's optimiser and the plan's SGD
 
 
 @dataclass(frozen=True, slots=True)
 class UploadRequest:
-    """A request that uploads an update or a part of one.
-
-    ``check_in`` says whether the client asks for its next visit.
-    """
+    """A request that uploads an update or a part of one."""
 
     client: int
     visit: int
@@ -31,7 +31,7 @@ class UploadRequest:
     offset: int  # where in the body the part begins
     length: int  # bytes of the part
     pieces: AsyncIterator[bytes]
-    check_in: bool = False
+    check_in: bool = False  # whether the client asks for its next visit
 
     @property
     def is_small(self) -> bool:
@@ -41,24 +41,17 @@ class UploadRequest:
 
 @dataclass(frozen=True, slots=True)
 class UploadAnswer:
-    """The answer to a complete update.
-
-    ``assignment`` is the client's next visit, if it asked for one and there is work.
-    """
+    """The answer to a complete update."""
 
     receipt: Receipt | Unknown
-    assignment: Assignment | None = None
+    assignment: Assignment | None = None  # the client's next visit, if it asked for one and there is work
     is_new: bool = True  # False for an update whose visit was over
 
 
 class UpdateReceiver:
     """Receives updates.
 
-    Args:
-        engine: The engine.
-        uploads: Receives bodies.
-        accounts: Tokens, and the examples that clients have declared.
-        max_update_norm: Largest norm of an update; None for 100 times the usual one, or what a sum can hold.
+    ``max_update_norm`` is the largest norm of one; None for 100 times the usual norm, or what a sum can hold.
     """
 
     def __init__(self, engine: Engine, uploads: Uploads, accounts: Accounts, max_update_norm: float | None) -> None:
@@ -83,14 +76,11 @@ class UpdateReceiver:
                 await self._uploads.read(request.client, header.bytes, request.pieces)
             receipt = await self._engine.repeated_receipt(request.client, request.visit, header.sha256)
             return UploadAnswer(receipt, is_new=False)
-        plan = assignment.plan
-        self._check_size(request, plan)
+        self._check_size(request, assignment.plan)
         try:
-            if isinstance(header, ShareHeader) and self._engine.shares is not None:
-                await self._engine.shares.prepare(assignment.version)
-            self._engine.check_header(request.client, request.visit, header)
+            await self._check_header(assignment, header)
             if request.is_small:
-                answer = await self._receive_small(request, plan)
+                answer = await self._receive_small(request, assignment.plan)
             else:
                 self._engine.log_writer.check()
                 body = await self._uploads.write(
@@ -99,7 +89,7 @@ class UpdateReceiver:
                 if isinstance(body, int):
                     return body
                 with self._uploads.undecided(request.client):
-                    answer = await self._receive_large(request, plan, body)
+                    answer = await self._receive_large(request, assignment.plan, body)
         except OSError as error:
             raise self._engine.disk.refusal(error) from None
         has_counted = isinstance(answer.receipt, Receipt) and answer.receipt.counted
@@ -116,6 +106,38 @@ class UpdateReceiver:
             raise Refusal("too-large", f"an update has at most {largest} bytes here, not {size}")
         if request.offset + request.length > size:
             raise Refusal("too-large", f"the update was said to have {size} bytes, but more would come")
+
+    async def _check_header(self, assignment: Assignment, header: Header) -> None:
+        """Refuse a header that does not fit the open visit, before the body arrives."""
+        if header.version != assignment.version:
+            raise Refusal("wrong-version", f"the visit began from version {assignment.version}, not {header.version}")
+        models, shares = self._engine.models, self._engine.shares
+        if isinstance(header, ShareHeader):
+            if shares is None:
+                raise Refusal(
+                    "no-share", "updates of this run are not masked: join without --terms, and with another --folder"
+                )
+            await shares.prepare(assignment.version)
+            shares.check(assignment, header)
+            return
+        if models.differs(assignment.version, header.model_sha256):
+            raise Refusal(
+                "no-such-visit",
+                f"visit {assignment.visit} began from another model of this version: check in for new work",
+            )
+        if shares is not None:
+            raise Refusal("share-needed", "updates of this run are masked: send a share, never a plain update")
+        if header.steps > assignment.plan.steps:
+            raise Refusal("wrong-plan", f"the plan has {assignment.plan.steps} steps, not {header.steps}")
+        usual = normaliser(assignment.plan.prefix(header.steps)) if header.steps else 0.0
+        if header.normaliser and not usual / _NORMALISER_FACTOR <= header.normaliser <= usual * _NORMALISER_FACTOR:
+            raise Refusal(
+                "wrong-plan",
+                f"the normaliser of {header.steps} steps of this plan's SGD is {usual:.6g}; allowed are 0, and "
+                f"{_NORMALISER_FACTOR} times more or less, not {header.normaliser:.6g}",
+            )
+        if self._engine.coordinator.algorithm.needs_loss and header.loss is None:
+            raise Refusal("no-loss", "this run needs the visit's mean training loss: send loss, a finite number")
 
     async def _receive_small(self, request: UploadRequest, plan: LocalPlan) -> UploadAnswer:
         body = await self._uploads.read(request.client, request.header.bytes, request.pieces)
@@ -155,10 +177,7 @@ class UpdateReceiver:
         return check_body(update, self._max_update_norm or limit) / unit
 
     def _check_and_sync(self, header: Header, plan: LocalPlan, update: StoredUpdate) -> float | None:
-        """Check a large update while the disk writes it, as ``_check_body``.
-
-        Returns once the update is on disk.
-        """
+        """Check a large update while the disk writes it; return once it is on disk."""
         norm = self._check_body(header, plan, update)
         sync_file(update.path)
         sync_folder(update.path.parent)

@@ -20,18 +20,10 @@ T = TypeVar("T")
 
 
 class VersionPublisher:
-    """A writer of the model's versions that publishes each once it is durable.
-
-    A version is published once all records that it is made of are on disk.
+    """A writer of versions, published once the records behind them are on disk.
 
     A version is made from the updates in its sum, and only when it is needed. One thread makes all versions, so that
     vectors are always added in the same order. The caller holds the engine's lock.
-
-    Args:
-        coordinator: The coordinator.
-        models: The files of versions.
-        log_writer: The log.
-        disk: Handles failures of the disk.
 
     Attributes:
         problem: The reason why the newest version cannot be written; None if it can.
@@ -53,9 +45,7 @@ class VersionPublisher:
         self._reported_steps = len(self._algorithm.refused_steps)
 
     async def publish(self) -> None:
-        """Write the newest version.
-
-        It is published once the records before it are on disk.
+        """Write the newest version, and publish it once the log is on disk.
 
         Raises:
             Refusal: The version cannot be written, or its updates cannot be read.
@@ -75,9 +65,7 @@ class VersionPublisher:
             raise self._disk.refusal(error) from None
 
     async def evaluate(self) -> list[int]:
-        """Have the newest version evaluated if it is due.
-
-        Returns the clients that are to evaluate it.
+        """Have the newest version evaluated if it is due; return the clients for it.
 
         Raises:
             Refusal: The version cannot be written.

@@ -9,10 +9,7 @@ WorkFuture = asyncio.Future[Assignment | None]
 
 
 class WaitingClients:
-    """The clients whose requests wait for work; all methods are for the event loop.
-
-    All requests of a client get the same answer.
-    """
+    """The clients that wait for work; all requests of one get the same answer."""
 
     def __init__(self) -> None:
         self._futures: dict[int, WorkFuture] = {}
@@ -32,10 +29,7 @@ class WaitingClients:
         return future
 
     def remove(self, client: int, future: WorkFuture) -> bool:
-        """End a request; return whether its client is left without work.
-
-        A client with another waiting request is not left without work.
-        """
+        """End a request; return whether its client has neither work nor another one."""
         if self._futures.get(client) is not future:
             return False
         self._requests[client] -= 1
@@ -45,10 +39,7 @@ class WaitingClients:
         return not future.done() or future.result() is None
 
     def give(self, assignment: Assignment) -> None:
-        """Answer the client's request with an assignment.
-
-        A client without a request gets the same work when it asks again.
-        """
+        """Answer the client's request; without one it gets the same work later."""
         future = self._futures.get(assignment.client)
         if future is not None and not future.done():
             future.set_result(assignment)

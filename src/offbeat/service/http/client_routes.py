@@ -9,7 +9,7 @@ from fastapi.responses import FileResponse, RedirectResponse, Response
 from offbeat_core import messages
 from starlette.requests import ClientDisconnect
 
-from offbeat.service.engine.service import Service
+from offbeat.service.engine.operations import Operations
 from offbeat.service.engine.update_receiver import UploadRequest
 from offbeat.service.http.model_response import ModelResponse
 from offbeat.service.http.request_parts import (
@@ -31,7 +31,7 @@ from offbeat.service.updates.update_header import parse_header
 T = TypeVar("T")
 
 
-def add_client_routes(app: FastAPI, service: Service) -> None:
+def add_client_routes(app: FastAPI, service: Operations) -> None:
     """Add the routes for clients to an application."""
     _add_account_routes(app, service)
     _add_probe_routes(app, service)
@@ -40,7 +40,7 @@ def add_client_routes(app: FastAPI, service: Service) -> None:
     _add_upload_routes(app, service)
 
 
-def _add_account_routes(app: FastAPI, service: Service) -> None:
+def _add_account_routes(app: FastAPI, service: Operations) -> None:
     @app.post("/v1/enrol", status_code=201)
     async def enrol(
         request: Request,
@@ -69,7 +69,7 @@ def _add_account_routes(app: FastAPI, service: Service) -> None:
         return messages.NewToken(token=token, expires_seconds=seconds)
 
 
-def _add_probe_routes(app: FastAPI, service: Service) -> None:
+def _add_probe_routes(app: FastAPI, service: Operations) -> None:
     @app.get("/v1/probe")
     async def probe(client: Client) -> messages.Probe:
         """Ask for the measurement to make before the first visit."""
@@ -87,7 +87,7 @@ def _add_probe_routes(app: FastAPI, service: Service) -> None:
         return measured
 
 
-def _add_visit_routes(app: FastAPI, service: Service) -> None:
+def _add_visit_routes(app: FastAPI, service: Operations) -> None:
     @app.post("/v1/checkin")
     async def check_in(
         request: Request,
@@ -133,7 +133,7 @@ def _add_visit_routes(app: FastAPI, service: Service) -> None:
         await service.engine.give_up(client, number)
 
 
-def _add_evaluation_routes(app: FastAPI, service: Service) -> None:
+def _add_evaluation_routes(app: FastAPI, service: Operations) -> None:
     @app.post("/v1/evaluations/{version}")
     async def evaluation(
         client: Client, version: Number, result: messages.EvaluationResult
@@ -147,7 +147,7 @@ def _add_evaluation_routes(app: FastAPI, service: Service) -> None:
         await service.give_up_evaluation(client, version)
 
 
-def _add_upload_routes(app: FastAPI, service: Service) -> None:
+def _add_upload_routes(app: FastAPI, service: Operations) -> None:
     @app.get("/v1/uploads/{number}")
     async def upload_state(client: Client, number: Number) -> messages.UploadState:
         """Ask whether an update would count, and how many bytes of it have arrived."""
@@ -181,16 +181,13 @@ def _add_upload_routes(app: FastAPI, service: Service) -> None:
         return Response(answer.model_dump_json(), status, media_type="application/json")
 
 
-def _missing(service: Service, offbeat_supports: str | None) -> str | None:
+def _missing(service: Operations, offbeat_supports: str | None) -> str | None:
     coordinator, is_masked = service.engine.coordinator, service.engine.shares is not None
     return missing_support(coordinator.algorithm, coordinator.local, offbeat_supports, is_masked=is_masked)
 
 
 async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of ``work``; cancel it when the connection closes.
-
-    The client of a closed connection then no longer waits for work.
-    """
+    """Return the result of ``work``; cancel it when the connection closes."""
 
     async def until_disconnect() -> None:
         while (await request.receive())["type"] != "http.disconnect":

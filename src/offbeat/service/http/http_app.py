@@ -15,9 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from offbeat.service.engine.operations import Operations
 from offbeat.service.engine.prometheus_metrics import Metrics
-from offbeat.service.engine.service import Service
-from offbeat.service.http.admin_routes import add_admin_routes, add_control_routes
+from offbeat.service.http.admin_routes import add_admin_routes
 from offbeat.service.http.client_routes import add_client_routes
 from offbeat.service.http.live_routes import add_live_routes
 from offbeat.service.http.request_limits import BodyLimit, TokenLimit
@@ -28,7 +28,7 @@ from offbeat.service.refusal import Refusal
 _KINDS = {404: "not-found", 405: "method-not-allowed"}
 
 
-def refusal_answer(service: Service, refusal: Refusal) -> Response:
+def refusal_answer(service: Operations, refusal: Refusal) -> Response:
     """Return the answer to a refused request, and count and log the refusal."""
     service.metrics.refusals.labels(refusal.kind).inc()
     service.accounts.audit.count("refusals", refusal.kind)
@@ -36,7 +36,7 @@ def refusal_answer(service: Service, refusal: Refusal) -> Response:
     return JSONResponse(refusal.problem(), refusal.status, refusal.headers, media_type="application/problem+json")
 
 
-def add_error_answers(app: FastAPI, service: Service) -> None:
+def add_error_answers(app: FastAPI, service: Operations) -> None:
     """Answer errors of the routes with the problem documents of ``docs/protocol.md``."""
     answer = partial(refusal_answer, service)
 
@@ -70,7 +70,7 @@ def add_error_answers(app: FastAPI, service: Service) -> None:
         return Response(status_code=499)  # nobody receives it
 
 
-def make_app(service: Service, connections: Connections, viewers: Viewers) -> FastAPI:
+def make_app(service: Operations, connections: Connections, viewers: Viewers) -> FastAPI:
     """Return the application of a service over these connections."""
     app = FastAPI(
         title="Offbeat", version=PROTOCOL, docs_url=None, redoc_url=None, redirect_slashes=False, responses=PROBLEMS
@@ -79,7 +79,6 @@ def make_app(service: Service, connections: Connections, viewers: Viewers) -> Fa
     app.state.connections = connections
     add_client_routes(app, service)
     add_admin_routes(app, service)
-    add_control_routes(app, service)
     add_live_routes(app, service, viewers)
     add_error_answers(app, service)
     app.add_middleware(

@@ -4,14 +4,14 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
 import offbeat.web
-from offbeat.service.engine.service import Service
+from offbeat.service.engine.operations import Operations
 from offbeat.service.http.request_parts import Admin, Text, bearer_token
 from offbeat.service.live.viewers import Viewers
 from offbeat.service.refusal import Refusal
@@ -20,13 +20,7 @@ _SEND_SECONDS = 30.0  # a viewer that takes nothing for so long is gone
 
 
 class EventStream(Response):
-    """Sends the viewers' events until the viewer leaves or the server stops.
-
-    Args:
-        viewers: The viewers, of whose places it takes one.
-        last_id: The id of the last event that the viewer has; empty for none.
-        may_view: Returns whether the viewer's token is still valid.
-    """
+    """Sends events until the viewer leaves or the server stops."""
 
     media_type = "text/event-stream"
 
@@ -38,11 +32,7 @@ class EventStream(Response):
         self._events = viewers.events(last_id, may_view)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events.
-
-        Raises:
-            Refusal: ``busy``: there are too many viewers; nothing has been sent.
-        """
+        """Send the events; ``busy`` if there are too many viewers."""
         with self._viewers.place():
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             tasks: list[asyncio.Task[Any]] = [
@@ -87,10 +77,11 @@ HEADERS = {
 """The headers of each file: no script, style or request but the server's own."""
 
 
-class _File(NamedTuple):
-    content: bytes
-    media_type: str
-    etag: str
+class _File:
+    def __init__(self, content: bytes, media_type: str) -> None:
+        self.content = content
+        self.media_type = f"{media_type}; charset=utf-8"
+        self.etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 
 class PageFiles:
@@ -99,57 +90,39 @@ class PageFiles:
     def __init__(self) -> None:
         web = resources.files(offbeat.web)
         found = [*web.joinpath("live").iterdir(), web / "uplot.js", web / "uplot.css"]
-        self._files = {path.name: _file(path.name, path.read_bytes()) for path in found if _type(path.name)}
+        self._files = {path.name: _File(path.read_bytes(), _type(path.name)) for path in found if _type(path.name)}
 
-    def answer(self, name: str, known: str | None = None) -> Response | None:
-        """Return the answer with a file; None if there is none of that name.
-
-        Args:
-            name: The file's name.
-            known: The request's header ``If-None-Match``.
-        """
+    def answer(self, name: str, known: str | None = None) -> Response:
+        """Return the answer with a file; ``known`` is the header ``If-None-Match``."""
         file = self._files.get(name)
         if file is None:
-            return None
+            raise Refusal("not-found", "the live page has no such file: open / instead")
         headers = {**HEADERS, "ETag": file.etag}
         if known == file.etag:
             return Response(status_code=304, headers=headers)
-        return Response(file.content, media_type=f"{file.media_type}; charset=utf-8", headers=headers)
-
-
-def _file(name: str, content: bytes) -> _File:
-    return _File(content, _type(name), f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+        return Response(file.content, media_type=file.media_type, headers=headers)
 
 
 def _type(name: str) -> str:
     return next((kind for suffix, kind in _TYPES.items() if name.endswith(suffix)), "")
 
 
-def add_live_routes(app: FastAPI, service: Service, viewers: Viewers) -> None:
-    """Add the live page and its events to an application.
-
-    The page itself holds no data of the run, so it needs no token.
-    """
+def add_live_routes(app: FastAPI, service: Operations, viewers: Viewers) -> None:
+    """Add the live page, which needs no token, and its events to an application."""
     files = PageFiles()
 
     @app.get("/", include_in_schema=False)
     async def page(if_none_match: Text = None) -> Response:
         """Return the live page."""
-        return _found(files.answer("index.html", if_none_match))
+        return files.answer("index.html", if_none_match)
 
     @app.get("/live/{name}", include_in_schema=False)
     async def page_file(name: str, if_none_match: Text = None) -> Response:
         """Return a file of the live page."""
-        return _found(files.answer(name, if_none_match))
+        return files.answer(name, if_none_match)
 
     @app.get("/v1/admin/events", include_in_schema=False)
     async def events(request: Request, _: Admin, last_event_id: Text = None) -> Response:
         """Send the run's state as server-sent events."""
         token = bearer_token(request) or ""
         return EventStream(viewers, last_event_id or "", lambda: service.accounts.is_valid(token, "admin"))
-
-
-def _found(answer: Response | None) -> Response:
-    if answer is None:
-        raise Refusal("not-found", "the live page has no such file: open / instead")
-    return answer

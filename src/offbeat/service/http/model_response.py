@@ -27,12 +27,7 @@ class ModelResponse(FileResponse):
         super().__init__(path, media_type="application/octet-stream", headers=headers, stat_result=path.stat())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the file.
-
-        Raises:
-            FileNotFoundError: It is gone, and nothing has been sent.
-            Refusal: The range is malformed, or not in the file.
-        """
+        """Send the file; ``FileNotFoundError`` if it is gone."""
         wanted = Headers(scope=scope)
         if wanted.get("if-range", self.headers["etag"]) != self.headers["etag"]:
             # A date would do for FileResponse, but two files may have the same.

@@ -16,10 +16,10 @@ _MAX_SECONDS = 20.0  # for the whole body
 
 
 class BodyLimit:
-    """An ASGI middleware that limits the bodies of ``POST`` requests.
+    """An ASGI middleware: bodies of ``POST`` requests have 64 KiB within 20 s.
 
-    It reads up to 64 KiB within 20 s. The body of a request that ``authenticate`` refuses is not read; ``answer``
-    converts its refusal. Updates come by ``PUT`` and have their own limits.
+    The body of a request that ``authenticate`` refuses is not read; ``answer`` converts its refusal. Updates come by
+    ``PUT`` and have their own limits.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from starlette.types import Scope
 from offbeat.algorithms.components import Algorithm, LocalPlan
 from offbeat.service.accounts.issued_tokens import token_id
 from offbeat.service.audit.audit_log import acting
-from offbeat.service.engine.service import Service
+from offbeat.service.engine.operations import Operations
 from offbeat.service.refusal import Refusal
 
 LARGEST_NUMBER = 2**63 - 1
@@ -24,11 +24,8 @@ def bearer_token(request: Request) -> str | None:
     return token.strip() if scheme.lower() == "bearer" else None
 
 
-def authenticate(service: Service, connections: Connections, scope: Scope) -> None:
-    """Check the token of a request before its body is read.
-
-    The route checks the token's kind.
-    """
+def authenticate(service: Operations, connections: Connections, scope: Scope) -> None:
+    """Check a request's token before its body is read; the route checks its kind."""
     token = bearer_token(Request(scope))
     service.accounts.check_any(token, may_have_ended=scope["path"] == "/v1/enrol")
     connections.trust(peer_of(scope), token or "")
@@ -80,10 +77,7 @@ def supported(supports: str | None) -> set[str]:
 
 
 def other_protocol(protocol: str | None) -> str | None:
-    """Return a message for a client of another protocol, or None.
-
-    ``protocol`` is the client's header ``Offbeat-Protocol``; None without the header.
-    """
+    """Return a message for a client of another protocol, or without one; or None."""
     if protocol == PROTOCOL:
         return None
     theirs = "none" if protocol is None else ascii(protocol[:20])
@@ -95,11 +89,7 @@ def missing_support(
 ) -> str | None:
     """Return a message about what the client lacks for this run, or None.
 
-    Args:
-        algorithm: The run's algorithm.
-        local: The run's plan for a visit.
-        supports: The client's header ``Offbeat-Supports``, names separated by commas; None without the header.
-        is_masked: Whether updates are masked.
+    ``supports`` is its header ``Offbeat-Supports``, names separated by commas; None without the header.
     """
     available = supported(supports)
     # With mu in its plan a client's memory is a regulariser, not a control variate.

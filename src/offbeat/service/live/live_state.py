@@ -9,18 +9,18 @@ import numpy as np
 
 from offbeat.algorithms.components import Algorithm
 from offbeat.coordinator import Assignment
-from offbeat.service.engine.service import Service
+from offbeat.service.engine.operations import Operations
 from offbeat.service.server_settings import ServerSettings
 
 _MOST_POINTS = 64
 
 
 def participation(counts: Sequence[int]) -> dict[str, Any]:
-    """Return the curve of counted updates by client, and the Gini coefficient.
+    """Return counted updates by client as a curve, and their Gini coefficient.
 
     With counts c_1 ≤ … ≤ c_N the Gini coefficient is Σ (2i − N − 1) c_i / (N Σ c_i): 0 if all are equal, 1 − 1/N if one
-    client has all; None without updates. The curve has the counts in descending order, at 64 clients at most: each pair
-    is a client's place from 0, and its count. ``without`` is the number of clients without a counted update.
+    client has all. The curve has the counts in descending order, at 64 clients at most: each pair is a client's place
+    from 0, and its count. ``without`` is the number of clients without a counted update.
     """
     ascending = np.sort(np.asarray(counts, dtype=np.int64))
     number, total = len(ascending), int(ascending.sum())
@@ -36,7 +36,7 @@ def participation(counts: Sequence[int]) -> dict[str, Any]:
 _MOST_VISITS = 20
 
 
-def live_state(service: Service, settings: ServerSettings) -> dict[str, Any]:
+def live_state(service: Operations, settings: ServerSettings) -> dict[str, Any]:
     """Return the state without the time, as plain values that are valid JSON."""
     engine = service.engine
     coordinator = engine.coordinator
@@ -56,17 +56,13 @@ def live_state(service: Service, settings: ServerSettings) -> dict[str, Any]:
 
 
 def _buffer(algorithm: Algorithm) -> dict[str, Any]:
-    """Return the number of updates in the buffer, and the number that closes it.
-
-    The latter, ``size``, is None if the algorithm does not close its buffer by a number. ``sealed`` is the number of
-    sums that wait for the helper. An algorithm without a buffer holds 0 updates.
-    """
+    """Return the updates in the buffer, how many close it, and sealed sums."""
     count = algorithm.buffer.count if hasattr(algorithm, "buffer") else 0
     size = getattr(algorithm, "buffer_size", None) or getattr(algorithm, "cohort", None)
     return {"count": count, "size": size, "sealed": len(algorithm.sealed)}
 
 
-def _visits(service: Service, lease_seconds: float | None) -> dict[str, Any]:
+def _visits(service: Operations, lease_seconds: float | None) -> dict[str, Any]:
     """Return the number of visits that hold a slot, and those whose leases end first."""
     coordinator, sites = service.engine.coordinator, service.accounts.sites
     visits = coordinator.visits
@@ -79,7 +75,7 @@ def _visits(service: Service, lease_seconds: float | None) -> dict[str, Any]:
             "visit": one.visit,
             "staleness": coordinator.algorithm.version - one.version,
             "lease_from": _lease_from(one, lease_seconds),
-            "lease_until": _finite(one.lease_until),
+            "lease_until": one.lease_until if math.isfinite(one.lease_until) else None,
         }
         for one in first
     ]
@@ -87,14 +83,7 @@ def _visits(service: Service, lease_seconds: float | None) -> dict[str, Any]:
 
 
 def _lease_from(assignment: Assignment, lease_seconds: float | None) -> float | None:
-    """Return when the lease began or was renewed; None if it is not known.
-
-    That is without leases, and for a lease that the end of its visit shortens.
-    """
+    """Return when the lease began or was renewed; None if it is not known."""
     if lease_seconds is None or assignment.lease_until >= assignment.visit_until:
         return None
     return assignment.lease_until - lease_seconds
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

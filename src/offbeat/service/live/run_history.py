@@ -40,9 +40,6 @@ class RunHistory:
     Its size is bounded: of long runs it keeps every second version, then every fourth, and so on, and likewise of the
     evaluations, except the newest. A replay of the coordinator's calls makes the same versions and counts again.
 
-    Args:
-        state: From ``state_dict``; None for a new run.
-
     Attributes:
         number: The number of entries so far, dropped ones included.
         versions: The versions, oldest first.
@@ -63,10 +60,7 @@ class RunHistory:
             self.versions = [MadeVersion(self._next(), seconds, version) for seconds, version in state["versions"]]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the history without the evaluations, as plain values.
-
-        The evaluations have a file of their own.
-        """
+        """Return plain values, without the evaluations, which have their own file."""
         return {
             "stride": self._stride,
             "last_version": self._last_version,
@@ -126,10 +120,7 @@ def _between(entries: Sequence[T], number: int, last: int) -> Sequence[T]:
 
 
 def _thinned(evaluations: Sequence[Evaluated]) -> list[Evaluated]:
-    """Return the evaluations of every 2^k-th version, and the newest.
-
-    At most half of ``MOST_EVALUATIONS`` are left. A version's evaluations on the server and on clients stay together.
-    """
+    """Return half as many evaluations: those of every 2^k-th version, and the last."""
     kept, stride = list(evaluations), 1
     while len(kept) > MOST_EVALUATIONS // 2:
         stride *= 2

@@ -22,10 +22,7 @@ _PING = b": ping\n\n"
 
 
 class _Event:
-    """The state at one moment.
-
-    Viewers whose last event was the same share its bytes.
-    """
+    """The state at one moment; viewers whose last event was the same share its bytes."""
 
     def __init__(self, server: str, state: str, seconds: float, history: RunHistory, number: int) -> None:
         self.number = number  # of the history's last entry
@@ -53,11 +50,8 @@ class Viewers:
     ``produce`` makes each event once for all viewers: at most two a second, fewer if making one takes long, none while
     nothing changes, and none without viewers. A slow viewer skips events.
 
-    Args:
-        state: Returns the current state, without the time.
-        history: The run's history.
-        now: Returns the run's time in seconds.
-        wait_until_durable: Waits until everything that the state shows is on disk.
+    ``state`` returns the current state without the time, ``now`` the run's time in seconds; ``wait_until_durable``
+    waits until everything that the state shows is on disk.
     """
 
     def __init__(
@@ -116,11 +110,7 @@ class Viewers:
 
     @contextmanager
     def place(self) -> Generator[None]:
-        """Hold one of the viewers' places within the context.
-
-        Raises:
-            Refusal: ``busy``: all places are taken.
-        """
+        """Hold one of the viewers' places within the context; ``busy`` if all are taken."""
         if self._viewers >= MOST_VIEWERS:
             raise Refusal(
                 "busy", f"{MOST_VIEWERS} live pages are open already: close one of them", {"Retry-After": "30"}
@@ -136,13 +126,9 @@ class Viewers:
                 self._event = None
 
     async def events(self, last_id: str, may_view: Callable[[], bool]) -> AsyncIterator[bytes]:
-        """Yield the bytes of events, for a viewer that holds a place.
+        """Yield the bytes of events, to a viewer with a place that may view.
 
-        Ends once ``may_view`` returns False.
-
-        Args:
-            last_id: The id of the last event that the viewer has; empty for none.
-            may_view: Returns whether the viewer's token is still valid.
+        ``last_id`` is the id of the last event that the viewer has; empty for none.
         """
         server, _, number = last_id.partition("-")
         since = int(number) if server == self._server and number.isdecimal() and len(number) < 19 else None

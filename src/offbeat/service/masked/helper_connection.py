@@ -47,18 +47,13 @@ class _Problem(BaseModel):
 
 
 class HelperConnection:
-    """Requests to one helper.
-
-    Every method makes one attempt, and any thread may call it.
+    """Requests to one helper, a ``MaskHelper``.
 
     Args:
         url: The helper's address.
         token: The token that ``offbeat-helper enrol`` printed.
         ca: A file with the certificates to trust; None for those of the system.
         length: d, the words of an answer.
-
-    All requests raise ``UnreachableError`` if no answer came or the helper cannot serve it now, which may pass, and
-    ``HelperRefusedError`` if it refused.
     """
 
     def __init__(self, url: str, token: str, ca: Path | None, length: int) -> None:
@@ -113,11 +108,8 @@ class HelperConnection:
                     raise self._error(response)
                 yield response
         except httpx.TransportError as error:
-            raise self._unreachable(error) from error
-
-    def _unreachable(self, error: httpx.TransportError) -> UnreachableError:
-        problem = tls_problem(self.url, error, may_probe=False, setting=_CA)
-        return UnreachableError(problem or str(unreachable(self.url, error, self._proxy)))
+            problem = tls_problem(self.url, error, may_probe=False, setting=_CA)
+            raise UnreachableError(problem or str(unreachable(self.url, error, self._proxy))) from error
 
     def _error(self, response: httpx.Response) -> OffbeatError:
         content = _read(response, _LARGEST_PROBLEM)

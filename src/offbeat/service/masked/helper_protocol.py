@@ -16,10 +16,8 @@ from offbeat.service.refusal import Refusal
 class HelperRefusedError(OffbeatError):
     """The helper refused a request; the same one will not succeed.
 
-    Attributes:
-        kind: The reason, for programs; empty if the answer is not a helper's.
-        detail: The reason, for people.
-        client: The key of the client whose record is refused; None if the reason is not a single record.
+    ``kind`` is the reason for programs, empty if the answer is not a helper's; ``detail`` is for people; ``client`` is
+    the key of the client whose record is refused, None if the reason is not a single record.
     """
 
     def __init__(self, kind: str, detail: str, client: bytes | None = None) -> None:
@@ -51,7 +49,8 @@ class HelperAnswer(NamedTuple):
 class MaskHelper(Protocol):
     """A helper; any thread may call the methods, and each makes one attempt.
 
-    They raise ``UnreachableError`` if no answer came, which may pass, and ``HelperRefusedError`` if it refused.
+    They raise ``UnreachableError`` if no answer came or the helper cannot serve now, which may pass, and
+    ``HelperRefusedError`` if it refused.
     """
 
     def facts(self) -> HelperFacts:
@@ -64,13 +63,9 @@ class MaskHelper(Protocol):
 
 
 class LatestFacts:
-    """The helper's epoch key and the head of its chain, and whether it answers.
+    """The helper's epoch key and the head of its chain.
 
-    Args:
-        terms: The run's terms.
-
-    Attributes:
-        problem: Why sums cannot be opened now, and what to do; None if they can.
+    ``problem`` is why sums cannot be opened now, and what to do; None if they can.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -80,11 +75,7 @@ class LatestFacts:
         self._head: HeadMessage | None = None
 
     def take(self, facts: HelperFacts) -> None:
-        """Take new facts.
-
-        Raises:
-            OffbeatError: They are not those of this run's helper.
-        """
+        """Take new facts; ``OffbeatError`` if they are not those of this run's helper."""
         if facts.terms != self._terms.digest:
             raise OffbeatError(
                 f"the helper serves run {facts.run.hex()}, not {self._terms.run.hex()}: start it on the folder of this "
@@ -102,11 +93,7 @@ class LatestFacts:
         )
 
     def messages(self) -> tuple[EpochMessage, HeadMessage]:
-        """Return the facts for clients.
-
-        Raises:
-            Refusal: ``busy``: the helper has not answered since the server started.
-        """
+        """Return the facts for clients; ``busy`` before the helper has answered."""
         if self._epoch is None or self._head is None:
             raise Refusal("busy", "the helper does not answer yet: try again later", {"Retry-After": "5"})
         return self._epoch, self._head

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 
-from offbeat_core.messages import PrivacyMessage, ShareMessage
+from offbeat_core.messages import ShareMessage
 from offbeat_core.model_file import model_digest
 from offbeat_private.masks.envelope import parse
 from offbeat_private.masks.share import commitment
@@ -11,26 +11,15 @@ from offbeat_private.signed_terms import Terms
 
 from offbeat.coordinator import Assignment, Coordinator
 from offbeat.coordinator.sealed_sums import upload_scale
-from offbeat.service.masked.client_keys import ClientKeys
 from offbeat.service.masked.helper_protocol import LatestFacts
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.updates.update_header import ShareHeader
+from offbeat.service.updates.upload_history import ClientKeys
 
 
 class MaskedShares:
-    """The shares of a run.
-
-    Args:
-        terms: The run's terms.
-        coordinator: The coordinator.
-        models: The files of versions.
-        keys: The clients' keys.
-
-    Attributes:
-        terms: The run's terms.
-        facts: The helper's latest facts.
-    """
+    """The shares of a run."""
 
     def __init__(self, terms: Terms, coordinator: Coordinator, models: ModelFiles, keys: ClientKeys) -> None:
         self.terms = terms
@@ -40,17 +29,10 @@ class MaskedShares:
         self._keys = keys
         self._model_digests: dict[int, bytes] = {}  # by version
 
-    def privacy(self) -> PrivacyMessage:
-        """Return the part of a visit's message that is about masks."""
-        return PrivacyMessage(terms=self.terms.digest.hex())
-
     def offer(self, assignment: Assignment) -> ShareMessage:
-        """Return the values for a share that is made now.
+        """Return the facts for a share that is made now; ``busy`` before there are any.
 
         The caller holds the engine's lock.
-
-        Raises:
-            Refusal: The helper has not answered yet.
         """
         epoch, head = self.facts.messages()
         algorithm = self._coordinator.algorithm
@@ -70,11 +52,7 @@ class MaskedShares:
         return model_digest({name: part.numpy() for name, part in self._models.named(version).items()})
 
     def check(self, assignment: Assignment, header: ShareHeader) -> None:
-        """Check the share of an open visit, before its body arrives.
-
-        Raises:
-            Refusal: ``wrong-share`` or ``stale-share``.
-        """
+        """Refuse a share that does not fit: ``wrong-share`` or ``stale-share``."""
         try:
             envelope = parse(header.share)
             envelope.check_signature()

@@ -51,10 +51,7 @@ class SumOpener:
     A server that is killed in between asks again after its restart, and gets the same answer. A replay of the log never
     needs the helper. While the helper cannot be reached or refuses, clients go on, and versions wait.
 
-    Args:
-        engine: The engine of a masked run.
-        helper: The helper.
-        folder: Where opened sums are stored.
+    ``folder`` is where opened sums are stored.
     """
 
     def __init__(self, engine: Engine, helper: MaskHelper, folder: Path) -> None:
@@ -81,15 +78,11 @@ class SumOpener:
                 continue
             retry_seconds = _FIRST_RETRY_SECONDS
             if self._oldest() is None and not self._needs_facts:
-                self._needs_facts = not await self._wait_for_sum()
-
-    async def _wait_for_sum(self) -> bool:
-        """Wait for a sealed sum; return False when the helper's state is due instead."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_FACTS_SECONDS):
-                await self._engine.has_sealed.wait()
-                return True
-        return False
+                try:
+                    async with asyncio.timeout(_FACTS_SECONDS):
+                        await self._engine.has_sealed.wait()
+                except TimeoutError:
+                    self._needs_facts = True
 
     def _report(self, problem: str | None) -> None:
         facts = self._shares.facts
@@ -119,12 +112,10 @@ class SumOpener:
         return None
 
     def _check_number(self, opened: int) -> None:
-        """Raise ``OffbeatError`` if the helper opened other sums than this server knows.
-
-        The answers to those that are sealed here may have been lost.
-        """
+        """Raise ``OffbeatError`` if the helper opened other sums than this server knows."""
         sums = self._engine.coordinator.sealed_sums
         known = sums.next_number - 1
+        # The answers to those that are sealed here may have been lost.
         if not known <= opened <= known + len(sums.waiting()):
             advice = _OLD_HELPER if opened < known else _OLD_SERVER
             raise OffbeatError(f"the helper has opened {opened} sums and this server {known}: {advice}")

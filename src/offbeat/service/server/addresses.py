@@ -21,8 +21,7 @@ def local_host(host: str) -> str:
 def public_host(host: str, hosts: Sequence[str]) -> str:
     """Return the host by which clients call a server that listens at ``host``.
 
-    It is ``host`` if that is one of ``hosts`` or if only this machine reaches the server. Otherwise it is the first of
-    ``hosts`` that is not a name of this machine alone.
+    It is ``host`` if that is one of ``hosts`` or of this machine alone, else the first of ``hosts`` that is not.
     """
     if host in hosts or _is_of_this_machine(host):
         return host
@@ -47,10 +46,7 @@ def write_address(folder: Path, url: str, certificate: Path | None) -> None:
 
 
 def trust(folder: Path) -> ssl.SSLContext | bool:
-    """Return what a program on this machine trusts as it calls a folder's server.
-
-    That is the certificate in the folder, whatever names it is for.
-    """
+    """Return what programs on this machine trust: the folder's certificate."""
     certificate = folder / _CERTIFICATE
     if not certificate.exists():
         return True

@@ -1,7 +1,4 @@
-"""The admin's requests to a server on this machine, found by its folder.
-
-If the server does not run, its folder answers requests that only read.
-"""
+"""The admin's requests to the server of a folder, or to the folder itself."""
 
 import json
 import re
@@ -19,7 +16,7 @@ from offbeat_core.http.tls import CLOCKS, is_outside_its_dates
 
 from offbeat.service.server import stopped_server
 from offbeat.service.server.addresses import trust
-from offbeat.service.store.read_only import numbers_of, open_read_only
+from offbeat.service.store.database import numbers_of, open_read_only
 
 
 @dataclass(frozen=True)
@@ -104,10 +101,7 @@ def _listed(folder: Path) -> list[dict[str, Any]]:
 
 
 def _number(listed: list[dict[str, Any]], which: str) -> int:
-    """Return the number of the client with this name or number.
-
-    ``client-3`` is always the number 3; so it helps where 3 is another client's name.
-    """
+    """Return the number of a client by name or number; ``client-3`` is number 3."""
     digits = re.fullmatch(r"client-([0-9]{1,18})", which)
     if digits is not None:
         found = {client["client"] for client in listed if client["client"] == int(digits[1])}

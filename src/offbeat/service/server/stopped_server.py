@@ -12,11 +12,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 from offbeat_core.errors import OffbeatError
 
-from offbeat.service.store.database import check_schema
-from offbeat.service.store.extended_run import PAUSED, STOP_VERSIONS, stop_versions
-from offbeat.service.store.read_only import numbers_of, open_read_only
-from offbeat.service.tally.client_tally import read_tally
-from offbeat.service.tally.listed_client import listed_client
+from offbeat.service.store.client_tally import listed_client, read_tally
+from offbeat.service.store.database import check_schema, database_of, numbers_of, open_read_only
+from offbeat.service.store.store import PAUSED, STOP_VERSIONS, stop_versions
 
 
 def check_stopped(folder: Path, problem: str) -> None:
@@ -45,10 +43,9 @@ def clients(folder: Path) -> list[dict[str, Any]]:
 
 
 def status(folder: Path) -> dict[str, Any]:
-    """Return the progress at the end of the log, with the keys of ``Status``.
+    """Return those values of ``Status`` that the folder holds.
 
     ``saved_version`` is that of the newest model in the folder: a server that replays the log may come to a newer one.
-    Keys of which the folder does not hold the values are left out.
     """
     version = max(numbers_of(folder / "models"), default=0)
     with _database(folder) as database:
@@ -78,13 +75,8 @@ def status(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def _database(folder: Path) -> Generator[sqlite3.Connection]:
-    """Open the database to read it.
-
-    Failures within the context are errors of the folder.
-    """
-    path = folder / "offbeat.sqlite"
-    if not path.exists():
-        raise OffbeatError(f"{folder} is not a server's folder: it does not hold offbeat.sqlite")
+    """Open the database to read it; a failure then is the folder's."""
+    path = database_of(folder)
     log = path.with_name(f"{path.name}-wal")
     # SQLite makes files beside a database that it reads, unless nobody can change that.
     is_fixed = not os.access(folder, os.W_OK) and not (log.exists() and log.stat().st_size)

@@ -8,7 +8,7 @@ from pathlib import Path
 from offbeat_core.errors import OffbeatError
 
 from offbeat.checkpoint_values import read_values
-from offbeat.service.store.read_only import numbers_of
+from offbeat.service.store.database import database_of, numbers_of
 
 _MAX_ATTEMPTS = 20
 _BLOCK_BYTES = 2**20
@@ -17,17 +17,11 @@ _BLOCK_BYTES = 2**20
 def back_up(folder: Path, target: Path) -> int:
     """Copy all that a server needs to continue; return the copy's last record number.
 
-    Only the owner may read the copy.
-
-    The secret of its noise is left out: resumed later, the copy would release sums without counting the participations
-    since the copy was made. The server may run. If one of its checkpoints deletes a file before it is copied, the copy
-    begins again.
-
-    Raises:
-        OffbeatError: The folder cannot be copied, or the target is not empty.
+    Only the owner may read the copy. The secret of its noise is left out: resumed later, the copy would release sums
+    without counting the participations since the copy was made. The server may run. If one of its checkpoints deletes a
+    file before it is copied, the copy begins again.
     """
-    if not (folder / "offbeat.sqlite").exists():
-        raise OffbeatError(f"{folder} is not a server's folder: it does not hold offbeat.sqlite")
+    database_of(folder)
     if target.exists() and any(target.iterdir()):
         raise OffbeatError(f"{target} is not empty: take another folder")
     for _ in range(_MAX_ATTEMPTS):

@@ -22,10 +22,7 @@ _NOT_IN_ARGUMENTS = frozenset({*_VECTORS, "base"})  # in the update's file, and 
 
 @dataclass(frozen=True, slots=True)
 class DiscardedUpdate:
-    """The vector of an update that does not count and is not stored.
-
-    It is a ``Promise`` that cannot be resolved.
-    """
+    """A ``Promise`` in place of an update that does not count and is not stored."""
 
     digest: str
 
@@ -35,10 +32,7 @@ class DiscardedUpdate:
 
 
 def record_of(call: RecordedCall, number: int) -> LogRecord:
-    """Return the record of a call.
-
-    The call's update, if it has one, is a ``StoredUpdate`` or a ``DiscardedUpdate``; an opened sum is stored as well.
-    """
+    """Return the record of a call, whose update is stored or discarded."""
     arguments = {name: value for name, value in call.arguments.items() if name not in _NOT_IN_ARGUMENTS}
     if isinstance(arguments.get("share"), bytes):
         arguments["share"] = base64.b64encode(arguments["share"]).decode()
@@ -57,13 +51,7 @@ def vector_of(call: RecordedCall) -> object:
 
 
 def call_of(record: LogRecord, coordinator: Coordinator, updates: Path, models: ModelFiles) -> RecordedCall:
-    """Return the call of a record, for a coordinator in the state before that call.
-
-    The update's file is in the folder ``updates``.
-
-    Raises:
-        OffbeatError: The update's bytes are missing, or differ from the logged ones.
-    """
+    """Return the call of a record, for a coordinator in the state before it."""
     if record.name == "reveal":
         opened = _stored(record, updates, models.length, None, is_masked=True)
         return RecordedCall("reveal", {**record.arguments, "opened": opened})

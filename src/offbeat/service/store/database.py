@@ -126,11 +126,27 @@ def check_schema(folder: Path, found: int) -> None:
         )
 
 
-def open_database(path: Path) -> sa.Engine:
-    """Open the database, and make its tables if it is new.
+def database_of(folder: Path) -> Path:
+    """Return the database in a server's folder."""
+    path = folder / "offbeat.sqlite"
+    if not path.exists():
+        raise OffbeatError(f"{folder} is not a server's folder: it does not hold offbeat.sqlite")
+    return path
 
-    A commit returns once it is on disk.
-    """
+
+def open_read_only(path: Path, *, is_fixed: bool = False) -> sqlite3.Connection:
+    """Open a database that exists, and that nothing changes if it ``is_fixed``."""
+    # as_uri escapes the characters of a folder's name that have a meaning in a URI, such as # and %.
+    return sqlite3.connect(f"{path.absolute().as_uri()}?{'immutable=1' if is_fixed else 'mode=ro'}", uri=True)
+
+
+def numbers_of(folder: Path) -> list[int]:
+    """Return the numbers that name safetensors files in a folder."""
+    return [int(path.stem) for path in folder.glob("*.safetensors") if path.stem.isdecimal()]
+
+
+def open_database(path: Path) -> sa.Engine:
+    """Open the database, made if it is new; a commit returns once it is on disk."""
     engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
     event.listen(engine, "connect", _prepare)
     try:

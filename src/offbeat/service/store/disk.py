@@ -21,17 +21,12 @@ def is_full(error: OSError) -> bool:
 
 
 def is_temporary(error: OSError) -> bool:
-    """Return whether a failure may pass while the server runs.
-
-    After any other failure the disk's content is unknown.
-    """
+    """Return whether a failure may pass; else the disk's content is unknown."""
     return is_full(error) or is_descriptor_shortage(error)
 
 
 class Disk:
-    """The state of the disk, and the handling of its failures.
-
-    Any thread may call all methods but ``refusal``.
+    """The state of the disk, for any thread, and the handling of its failures.
 
     While the disk is full the server takes in nothing new. It releases the reserve, so that the log can be written to
     its end and a checkpoint can delete what it covers. Work resumes once there is room for the reserve again.
@@ -51,10 +46,7 @@ class Disk:
         self._lock = threading.Lock()
 
     def refusal(self, error: OSError) -> Refusal:
-        """Return the refusal of a request that met this error.
-
-        An error that does not pass ends the server.
-        """
+        """Return the refusal for an error; one that does not pass ends the server."""
         if not is_temporary(error):
             self._failed(error)
             return Refusal("stopping", "the server's disk has failed: try again later", {"Retry-After": "5"})
@@ -71,10 +63,7 @@ class Disk:
             return self._reserve.release()
 
     def keep_reserve(self, size: int) -> bool:
-        """Keep ``size`` bytes back; return whether the disk has them.
-
-        A disk that has them is no longer marked full.
-        """
+        """Keep ``size`` bytes back; return whether the disk is not full, so has them."""
         with self._lock:
             if not self._reserve.hold(size):
                 return False
@@ -93,10 +82,7 @@ class Reserve:
         path.unlink(missing_ok=True)
 
     def hold(self, size: int) -> bool:
-        """Keep at least ``size`` bytes; return whether the disk has them.
-
-        If it does not, nothing is kept.
-        """
+        """Keep at least ``size`` bytes, or nothing; return whether the disk has them."""
         if self._size >= size:
             return True
         try:

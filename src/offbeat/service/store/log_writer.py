@@ -21,7 +21,6 @@ from offbeat.service.store.segments import Segment
 _RETRY_SECONDS = 1.0  # between two attempts to write to a full disk
 # SQLite's errors that may pass while the server runs. After any other the disk's content is unknown.
 _TEMPORARY = ("FULL", "READONLY", "CANTOPEN", "BUSY")
-
 _LARGE_LOG = 2**19  # bytes; a larger write-ahead log is worth truncating
 
 
@@ -41,9 +40,7 @@ class _Batch:
 
 
 class LogWriter:
-    """A writer to the database, in order, in a thread of its own.
-
-    All methods are for the event loop.
+    """Writes to the database, in order, in its own thread, for the event loop.
 
     Every entry is a change that has already taken place in memory. No client may see it before ``wait_until_durable``
     returns. On a full disk the waiting requests are refused, and the entries are written once there is space again.
@@ -80,10 +77,7 @@ class LogWriter:
         return self._problem is not None
 
     def append(self, record: LogRecord, segment: Segment | None = None) -> None:
-        """Enter the next record.
-
-        The segment that holds its update is synced before the record is written.
-        """
+        """Enter the next record, written once the segment of its update is synced."""
         assert record.number == self.number + 1
         self.number = record.number
         row = record.row()
@@ -202,10 +196,7 @@ class LogWriter:
             batch.segments.remove(segment)
 
     def _make_room(self, problem: str) -> None:
-        """Release the reserve, and truncate a large write-ahead log.
-
-        The truncation needs the reserve's space.
-        """
+        """Release the reserve, which the truncation of a large log needs."""
         self._disk.mark_full(problem)
         with suppress(FileNotFoundError):
             if Path(f"{self._database.url.database}-wal").stat().st_size >= _LARGE_LOG:

@@ -13,7 +13,7 @@ from offbeat_core.files import sha256
 from offbeat_core.model_file import DOWN
 from torch import Tensor
 
-from offbeat.service.store.read_only import numbers_of
+from offbeat.service.store.database import numbers_of
 from offbeat.tensor_file import write_tensors
 
 T = TypeVar("T")
@@ -50,10 +50,7 @@ class ModelFiles:
         return set(numbers_of(self._folder))
 
     def write(self, version: int, vector: Tensor, down: Tensor | None = None) -> None:
-        """Write a version as pending, unless it is published.
-
-        The model and ``down``, the vector that goes to clients beside it if there is one, are float32 ``(d,)``.
-        """
+        """Write a version, float32 ``(d,)``, as pending, unless it is published."""
         if self.path(version).exists():
             return
         # The model comes last, where ``read`` maps it.
@@ -119,7 +116,7 @@ class ModelFiles:
 
     def discard_pending(self) -> None:
         """Delete an earlier server's pending versions."""
-        for path in [*self._folder.glob(".*.pending"), *self._folder.glob(".*.partial")]:
+        for path in self._folder.glob(".*.pending"):
             path.unlink()
 
 

@@ -15,13 +15,7 @@ _BYTES = 32
 
 
 def noise_secret(folder: Path) -> bytes:
-    """Return the secret in a server's folder, made once, 32 bytes.
-
-    Two servers that start at the same time get the same one.
-
-    Raises:
-        OffbeatError: The folder holds a run without its secret, or the secret is broken.
-    """
+    """Return the secret in a server's folder, 32 bytes, made once."""
     path = folder / NOISE_SECRET
     try:
         if not path.exists():

@@ -12,10 +12,7 @@ _FULL = 2**26  # bytes; a larger segment is not appended to
 
 
 class Segment:
-    """A new file that stays open while anything refers to it.
-
-    A sync never has to open it again.
-    """
+    """A new file that stays open while anything refers to it, for its sync."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -49,10 +46,7 @@ class Segments:
         self._last_number = 0
 
     def append(self, body: bytes | bytearray) -> tuple[Segment, int]:
-        """Append a body; return its segment and its offset there.
-
-        The body is not synced to disk.
-        """
+        """Append a body, not synced to disk; return its segment and its offset there."""
         if self.current is None or self._size > _FULL:
             self.current = self._make()
             self._size = 0
@@ -72,10 +66,7 @@ class Segments:
         self.current.truncate(self._size)
 
     def release(self, deleted: Collection[Path]) -> None:
-        """Release the current segment if its file was deleted.
-
-        The disk keeps its space until then.
-        """
+        """Release the current segment if its file was deleted, which frees its space."""
         if self.current is not None and self.current.path in deleted:
             self.current = None
 
@@ -84,11 +75,9 @@ class Segments:
         self.current = None
 
     def _make(self) -> Segment:
-        while True:
+        self._last_number += 1
+        while (path := self._folder / f"segment-{self._last_number}").exists():  # an earlier server's
             self._last_number += 1
-            path = self._folder / f"segment-{self._last_number}"
-            if not path.exists():  # an earlier server's
-                break
         segment = Segment(path)
         sync_folder(self._folder)
         return segment

@@ -20,7 +20,7 @@ import math
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,13 @@ from offbeat_core.errors import OffbeatError
 from sqlalchemy import exc
 
 from offbeat.service.store.database import LogRecord, log, meta, open_database
-from offbeat.service.store.extended_run import EXTENDED_FROM, is_extended, stop_versions, without_versions
+
+PAUSED = "paused"
+"""The key in the table ``meta`` for whether the run is paused, "1" or "0"."""
+EXTENDED_FROM = "extended_from"
+"""That for the version at which the run ended before its file was changed, until a server has started since."""
+STOP_VERSIONS = "stop_versions"
+"""That for the version at which the run ends, if an admin has extended it."""
 
 _LOCK_SECONDS = 0.5  # a command that looks whether a server runs holds the lock for an instant
 _OTHERS = 0o077  # the permissions of all but the owner
@@ -69,10 +75,8 @@ class Store:
     def run_id(self, config: dict[str, Any]) -> str:
         """Return the folder's run id, a new one if the folder does not hold a run.
 
-        ``stop.versions`` may be larger than before, so that a run is extended.
-
         Raises:
-            OffbeatError: The folder holds a run with other settings.
+            OffbeatError: The folder holds a run with other settings; only ``stop.versions`` may grow.
         """
         wanted = json.dumps(config, sort_keys=True)
         with self.database.begin() as connection:
@@ -80,25 +84,29 @@ class Store:
             if "config" not in found:
                 found = {"config": wanted, "run": secrets.token_hex(8)}
                 connection.execute(sa.insert(meta), [{"key": key, "value": value} for key, value in found.items()])
-            elif found["config"] != wanted and is_extended(json.loads(found["config"]), config):
-                connection.execute(sa.update(meta).where(meta.c.key == "config").values(value=wanted))
-                ended = {"key": EXTENDED_FROM, "value": str(stop_versions(json.loads(found["config"])))}
-                connection.execute(sa.insert(meta).prefix_with("OR IGNORE").values(ended))
-                found["config"] = wanted
-        if found["config"] != wanted:
-            before = json.loads(found["config"])
+            elif found["config"] != wanted:
+                self._extend(connection, json.loads(found["config"]), config)
+        return found["run"]
+
+    def _extend(self, connection: sa.Connection, before: dict[str, Any], config: dict[str, Any]) -> None:
+        """Let the run end at a later version."""
+        end = stop_versions(before)
+        if _without_versions(before) != _without_versions(config):
             keys = sorted(key for key in {*before, *config} if before.get(key) != config.get(key))
-            if keys == ["stop"] and without_versions(before) == without_versions(config):
-                end = stop_versions(before)
-                run = "a run without stop.versions: leave it out"
-                if math.isfinite(end):
-                    run = f"a run of {end} versions: stop.versions may only grow"
-                raise OffbeatError(f"{self.folder} holds {run}")
             raise OffbeatError(
                 f"{self.folder} holds a run with other settings ({', '.join(keys)}): take another service.folder, or "
                 "the settings that it was begun with"
             )
-        return found.get("run", "")
+        if stop_versions(config) <= end:
+            run = "a run without stop.versions: leave it out"
+            if math.isfinite(end):
+                run = f"a run of {end} versions: stop.versions may only grow"
+            raise OffbeatError(f"{self.folder} holds {run}")
+        connection.execute(
+            sa.update(meta).where(meta.c.key == "config").values(value=json.dumps(config, sort_keys=True))
+        )
+        ended = {"key": EXTENDED_FROM, "value": str(end)}
+        connection.execute(sa.insert(meta).prefix_with("OR IGNORE").values(ended))
 
     def value(self, key: str) -> str | None:
         """Return a value of the table ``meta``; None if there is none."""
@@ -121,12 +129,21 @@ class Store:
             return connection.execute(sa.select(sa.func.max(log.c.number))).scalar() or 0
 
 
+def stop_versions(config: Mapping[str, Any]) -> float:
+    """Return the version at which a run of this configuration ends."""
+    return config.get("stop", {}).get("versions", math.inf)
+
+
+def _without_versions(config: Mapping[str, Any]) -> dict[str, Any]:
+    stop = {key: value for key, value in config.get("stop", {}).items() if key != "versions"}
+    return {**config, "stop": stop}
+
+
 def _unusable(folder: Path, error: OSError) -> OffbeatError:
     return OffbeatError(f"cannot use the folder {folder}: {error.strerror}: set service.folder")
 
 
 def _close_to_others(folder: Path) -> None:
-    """Remove all permissions of others from a folder and its content."""
     if os.name == "nt":
         return
     for path in (folder, *folder.rglob("*")):

@@ -9,15 +9,10 @@ _WRITE_SOON = getattr(os, "POSIX_FADV_DONTNEED", None)
 
 
 class GrowingFile:
-    """One file, opened to be continued at its end, or to begin anew.
+    """A file, opened to be continued at its end, ``size``, or to begin anew, at 0.
 
-    Args:
-        path: The file.
-        size: Where to continue: the file's size, or 0.
-        before: The same file as it was last opened, which saves reading it again; None if it never was.
-
-    Attributes:
-        size: Bytes of the file; −1 while they are unknown, after a write that failed.
+    ``before`` is the same file as it was last opened, which saves reading it again; None if it never was. After a write
+    that failed the attribute ``size`` is −1: it is unknown.
     """
 
     def __init__(self, path: Path, size: int, before: "GrowingFile | None" = None) -> None:
@@ -36,11 +31,7 @@ class GrowingFile:
                 self._digest = hashlib.file_digest(file, "sha256")
 
     def write(self, pieces: list[bytes]) -> None:
-        """Append up to 1024 pieces.
-
-        Raises:
-            OSError: The disk is full; some bytes may have been written.
-        """
+        """Append up to 1024 pieces; after an ``OSError`` some bytes may have been written."""
         begin, size = self.size, sum(map(len, pieces))
         self.size = -1
         written = os.pwritev(self._descriptor, pieces, begin)

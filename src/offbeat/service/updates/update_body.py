@@ -5,7 +5,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,6 @@ from offbeat.algorithms.components import Compression, LocalPlan
 from offbeat.compression import COMPRESSORS, Compressor, Encoded, decode, wire_bytes
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.update_header import read_object, shortened
-from offbeat.tensor_file import write_tensors
 
 _LARGEST_HEADER = 4096  # bytes of a safetensors file's JSON
 _CHUNK = 2**20  # entries checked at once
@@ -28,43 +27,15 @@ _ON_DISK = {torch.float32: "<f4", torch.bfloat16: "<i2"}  # numpy has no bfloat1
 
 
 def largest_body(length: int, plan: LocalPlan) -> int:
-    """Return the largest size in bytes of an update's body under this plan.
-
-    The update is ``(length,)``.
-    """
+    """Return the most bytes of the body of an update ``(length,)`` under this plan."""
     if plan.compression is None:
         return _PREFIX.size + _LARGEST_HEADER + 4 * length
     return wire_bytes(_compressor(plan.compression), length)
 
 
-def write_dense(file: BinaryIO, vector: Tensor) -> None:
-    """Write an uncompressed update as a safetensors file.
-
-    A contiguous vector is not copied.
-
-    Args:
-        file: Open for writing, buffered.
-        vector: float32 or bfloat16 ``(d,)``, d ≥ 1, on the CPU.
-
-    Raises:
-        ValueError: The vector has another type or shape.
-    """
-    if vector.dtype not in _TYPES.values() or vector.dim() != 1 or not len(vector):
-        shape = tuple(vector.shape)
-        raise ValueError(f"the vector must be float32 or bfloat16 of shape (d,), got {vector.dtype} of shape {shape}")
-    write_tensors(file, {"update": vector})
-
-
 @dataclass(frozen=True, slots=True)
 class BufferedUpdate:
-    """An update with its body in memory.
-
-    Attributes:
-        data: The body.
-        length: The required d.
-        plan_compression: The plan's compression; None for none.
-        is_masked: As for ``StoredUpdate``.
-    """
+    """An update with its body, ``data``, in memory; for the rest see ``StoredUpdate``."""
 
     data: bytes | bytearray
     length: int
@@ -85,22 +56,15 @@ class BufferedUpdate:
 class StoredUpdate:
     """An update with its body in a file; a ``Promise``.
 
-    Attributes:
-        path: The file; it keeps these bytes while the update is in use.
-        offset: Where in the file the body begins.
-        size: Bytes of the body.
-        length: The required d.
-        plan_compression: The plan's compression; None for none.
-        digest: SHA-256 of the body, in hexadecimal.
-        is_masked: Whether the body is d little-endian words of 32 bits, of a masked update or of an opened sum.
+    The body of a masked update or of an opened sum is d little-endian words of 32 bits.
     """
 
-    path: Path
-    offset: int
-    size: int
-    length: int
+    path: Path  # it keeps these bytes while the update is in use
+    offset: int  # where in the file the body begins
+    size: int  # bytes of the body
+    length: int  # the required d
     plan_compression: Compression | None
-    digest: str
+    digest: str  # SHA-256 of the body, in hexadecimal
     is_masked: bool = False
 
     def read(self, start: int, size: int) -> bytearray:
@@ -133,13 +97,9 @@ Body = BufferedUpdate | StoredUpdate
 
 
 def check_body(body: Body, max_norm: float | None) -> float:
-    """Check an update's body; return its Euclidean norm.
+    """Check an update's body; return its Euclidean norm, ≤ ``max_norm`` if given.
 
     This takes little memory unless the body is compressed.
-
-    Args:
-        body: The body.
-        max_norm: Largest accepted norm; None for any finite one.
 
     Raises:
         Refusal: ``malformed-update``, ``wrong-plan``, ``wrong-type``, ``wrong-shape``, ``not-finite`` or
@@ -164,12 +124,7 @@ def check_body(body: Body, max_norm: float | None) -> float:
 
 
 def check_form(body: Body) -> None:
-    """Check the form of an update's body, but none of its values.
-
-    Raises:
-        Refusal: As ``check_body``, but not for NaN, infinity or a norm.
-        OSError: The file is missing, or too short.
-    """
+    """Check the form of an update's body as ``check_body``, but none of its values."""
     if body.plan_compression is not None:
         _decompressed(body, _compressor(body.plan_compression))
     else:
@@ -231,10 +186,7 @@ def _dense_layout(body: Body) -> tuple[torch.dtype, int]:
 
 
 def _tensor_info(header: bytearray) -> dict[str, Any]:
-    """Return the entry of the one tensor in a safetensors header.
-
-    Its values have the right types.
-    """
+    """Return the entry, of the right types, of the one tensor in a header."""
     try:
         tensors = read_object(header.decode()) if header.startswith(b"{") else {}
     except ValueError as error:

@@ -1,7 +1,4 @@
-"""The ``Offbeat-Update`` header, in which a client describes an update.
-
-Clients are not trusted.
-"""
+"""The ``Offbeat-Update`` header, by clients, which are not trusted."""
 
 import base64
 import json
@@ -18,11 +15,7 @@ from offbeat.service.refusal import Refusal
 
 
 def read_object(text: str) -> dict[str, Any]:
-    """Read one JSON object.
-
-    Raises:
-        ValueError: The text is not one, repeats a key, or is nested too deeply.
-    """
+    """Read one JSON object without repeated keys, or raise ``ValueError``."""
     try:
         values = json.loads(text, object_pairs_hook=_unique)
     except RecursionError:
@@ -55,7 +48,6 @@ _Seconds = Annotated[
 
 
 def _record(text: Any) -> Any:
-    """Return the bytes of a share record in base64."""
     if not isinstance(text, str):
         raise ValueError("not a text")
     return base64.b64decode(text, validate=True)
@@ -122,11 +114,7 @@ def private_report(header: Header, plan: LocalPlan) -> Report:
 
 
 def parse_header(text: str | None) -> Header:
-    """Parse a header; ``text`` is None if the request lacks it.
-
-    Raises:
-        Refusal: ``malformed-request``: the header is missing, longer than 4096 characters, or wrong.
-    """
+    """Parse a header; ``malformed-request`` if it is missing, long or wrong."""
     if text is None:
         raise _malformed("is missing: send one line of JSON that describes the update")
     if len(text) > _MAX_CHARACTERS:

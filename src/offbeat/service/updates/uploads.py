@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Collection, Coroutine, Generator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -67,11 +67,7 @@ class Uploads:
             return 0
 
     async def read(self, client: int, size: int, pieces: AsyncIterator[bytes]) -> bytes:
-        """Return a small body of this size.
-
-        Raises:
-            Refusal: The body has another size, or arrives too slowly; or ``busy``.
-        """
+        """Return a small body of this size, or raise ``Refusal``."""
         if self._small.get(client, 0) >= _MAX_SMALL:
             raise _busy()
         with counted(self._small, client), self._within_budget(size):
@@ -87,16 +83,13 @@ class Uploads:
     async def write(
         self, client: int, visit: int, offset: int, size: int, pieces: AsyncIterator[bytes]
     ) -> int | CompleteBody:
-        """Append to the file of a large body, as its pieces arrive.
+        """Append to a large body's file as pieces arrive; return its bytes so far.
 
-        Returns:
-            The body's bytes so far; or, if that is all, its file in ``updates/``, which the caller has to sync and, if
-            the update does not count, to delete.
+        A complete body is in ``updates/``; the caller has to sync and, if the update does not count, to delete it.
 
         Raises:
             Refusal: The offset is not the body's end, too many bytes or no more bytes arrive, the client has too many
                 undecided bodies, or ``busy``.
-            OSError: The disk is full, for instance.
         """
         if self._undecided.get(client, 0) >= _MAX_UNDECIDED:
             raise _busy()
@@ -111,7 +104,8 @@ class Uploads:
                 other.unlink()
         arrived = self.offset(client, visit)
         if offset not in (0, arrived):
-            raise _wrong_offset(arrived)
+            problem = f"{arrived} bytes have arrived: go on from there"
+            raise Refusal("wrong-offset", problem, {"Upload-Offset": str(arrived)})
         file = self._files[client] = GrowingFile(path, offset, self._files.get(client))
         try:
             await self._copy(file, size, pieces)
@@ -124,17 +118,12 @@ class Uploads:
         path.replace(complete)
         return CompleteBody(complete, file.sha256())
 
-    @contextmanager
-    def undecided(self, client: int) -> Generator[None]:
+    def undecided(self, client: int) -> AbstractContextManager[None]:
         """Count a large body of the client as undecided within the context."""
-        with counted(self._undecided, client):
-            yield
+        return counted(self._undecided, client)
 
     async def _copy(self, file: GrowingFile, size: int, pieces: AsyncIterator[bytes]) -> None:
-        """Write one batch in a thread while the next arrives.
-
-        All that arrives before the connection closes is kept.
-        """
+        """Write one batch in a thread while the next arrives; keep all that arrives."""
         loop = asyncio.get_running_loop()
         batch: list[bytes] = []
         arrived, batch_bytes = file.size, 0
@@ -204,23 +193,17 @@ class Uploads:
             yield piece
 
     def _new_path(self, name: str) -> Path:
-        while True:
+        self._last_number += 1
+        while (path := self._updates / f"{name}-{self._last_number}").exists():  # an earlier server's
             self._last_number += 1
-            path = self._updates / f"{name}-{self._last_number}"
-            if not path.exists():  # an earlier server's
-                return path
+        return path
 
     def _path(self, client: int, visit: int) -> Path:
         return self._partial / f"{client}-{visit}"
 
 
 def clean_up(folder: Path, used: Collection[str]) -> None:
-    """Tidy ``updates/`` after a restart; files with unknown names stay.
-
-    Args:
-        folder: The store's folder.
-        used: Names of the files that the log refers to.
-    """
+    """Tidy ``updates/`` after a restart, except used files and unknown names."""
     for path in (folder / "updates").iterdir():
         if path.name in used:
             continue
@@ -241,8 +224,3 @@ async def _end_of(writing: "asyncio.Future[None]") -> None:
 
 def _busy() -> Refusal:
     return Refusal("busy", "too many uploads are under way: try again later", {"Retry-After": "5"})
-
-
-def _wrong_offset(arrived: int) -> Refusal:
-    """Return the refusal of an upload that does not continue at the body's end."""
-    return Refusal("wrong-offset", f"{arrived} bytes have arrived: go on from there", {"Upload-Offset": str(arrived)})

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Any, Literal
 
 import sqlalchemy as sa
+from offbeat_core.messages import Answer
 
 from offbeat.service.store.database import LogRecord
 
@@ -42,16 +43,10 @@ class Counts:
 
 
 class ClientTally:
-    """The counts of all clients, which follow from the log's records alone.
+    """The counts of all clients, from the log's records up to ``number`` alone.
 
     So they are exact even after a kill: the database has the counts up to some record, and the records after it are
-    noted again. Only ``last_seen`` may be as old as the last checkpoint.
-
-    Args:
-        clock: Unix seconds.
-
-    Attributes:
-        number: The number of the last record that was noted.
+    noted again. Only ``last_seen``, by ``clock`` in Unix seconds, may be as old as the last checkpoint.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -187,11 +182,7 @@ _UPSERT = f"INSERT OR REPLACE INTO client_counts ({', '.join(COLUMNS)}) SELECT {
 
 
 def read_tally(database: sqlite3.Connection) -> ClientTally:
-    """Return the counts at the end of the log.
-
-    Raises:
-        ValueError, LookupError, TypeError: The log is broken.
-    """
+    """Return the counts at the end of the log."""
     tally = ClientTally()
     for client, *values in database.execute(f"SELECT {', '.join(COLUMNS)} FROM client_counts"):
         tally.put(client, Counts(*values))
@@ -201,3 +192,36 @@ def read_tally(database: sqlite3.Connection) -> ClientTally:
     for number, name, arguments, file in database.execute(query, (tally.number,)):
         tally.note(LogRecord.of_row({"number": number, "name": name, "arguments": arguments, "file": file}))
     return tally
+
+
+class ListedClient(Answer):
+    """A client in lists, with the counts of its visits; times in Unix seconds."""
+
+    client: int
+    name: str
+    enrolled: float
+    last_seen: float | None
+    visits: int
+    counted: int
+    refused: int
+    lost: int
+    mean_staleness: float | None
+    revoked: float | None
+    working: bool
+
+
+def listed_client(client: int, name: str, enrolled: float, revoked: float | None, counts: Counts) -> ListedClient:
+    """Return the entry of a client."""
+    return ListedClient(
+        client=client,
+        name=name,
+        enrolled=enrolled,
+        last_seen=counts.last_seen,
+        visits=counts.visits,
+        counted=counts.counted,
+        refused=counts.refused,
+        lost=counts.lost,
+        mean_staleness=counts.mean_staleness,
+        revoked=revoked,
+        working=counts.state == "working",
+    )

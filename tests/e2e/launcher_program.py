@@ -1,15 +1,17 @@
-"""Starts clients in no time: all is imported once, and each client is a fork, a process of its own to be killed.
+"""Starts clients and commands in no time: all is imported once, and each is a fork, a process of its own to be killed.
 
 Run as a program: a line of standard input is an object of JSON. ``{"start": …, "output": …}`` holds the arguments of
 ``live`` and a file for what it says, and the answer is the new process's number. ``{"command": …, "folder": …,
-"output": …}`` holds the arguments of ``offbeat`` in their place. ``{"ended": number}`` is answered by a list of how the
-process ended, or by ``null`` if it has not. At the end of the input all that still run are killed.
+"files": …, "output": …}`` holds the arguments of ``offbeat`` and, or null, its limits of open files in their place.
+``{"ended": number}`` is answered by a list of how the process ended, or by ``null`` if it has not. At the end of the
+input all that still run are killed.
 """
 
 import json
 import logging
 import os
 import random
+import resource
 import signal
 import sys
 import time
@@ -27,7 +29,7 @@ from torch import Tensor
 
 from offbeat.cli import main as cli
 from offbeat.service.client import Visit, run_client
-from offbeat.service.engine import service
+from offbeat.service.engine import operations
 from offbeat.service.server import serving as server
 from offbeat.worlds import serve as serving
 
@@ -74,10 +76,12 @@ def live(url: str, token: str, folder: str, gate: str) -> None:
             return
 
 
-def command(arguments: list[str], folder: str) -> None:
+def command(arguments: list[str], folder: str, files: tuple[int, int] | None) -> None:
     """Run a command of offbeat in a folder; a server lets clients without work come back after 0.2 seconds."""
     os.chdir(folder)
-    service.RETRY_SECONDS = 0.2
+    if files is not None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, tuple(files))
+    operations.RETRY_SECONDS = 0.2
     sys.argv = ["offbeat", *arguments]
     cli.main()
 
@@ -112,7 +116,7 @@ def main() -> None:
             answer = _start(partial(live, **asked["start"]), asked["output"])
             running.add(answer)
         elif "command" in asked:
-            answer = _start(partial(command, asked["command"], asked["folder"]), asked["output"])
+            answer = _start(partial(command, asked["command"], asked["folder"], asked.get("files")), asked["output"])
             running.add(answer)
         else:
             process, status = os.waitpid(asked["ended"], os.WNOHANG)

@@ -1,6 +1,7 @@
-"""Epochs of clients of unequal sizes: the simulator and real clients of a server come to the same model."""
+"""Local plans of all kinds: the simulator and real clients of a server come to the same model."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from offbeat_client.http.connection import Backoff
 from offbeat_core.errors import OffbeatError
 from offbeat_core.local_plan import Epochs
+from offbeat_core.lr_decay import exponential
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import FedAvg, FedNova, LocalPlan
@@ -22,6 +24,7 @@ CLIENTS, ROUNDS = 2, 4
 SHARDS = [np.arange(16), np.arange(16, 48)]
 EPOCHS = LocalPlan(steps=1, batch_size=5, lr=0.1, momentum=0.5, steps_by=Epochs(1.5))  # 6 of 4 + 2, and 11 of 7 + 4
 FUNCTION = LocalPlan(steps=1, batch_size=5, lr=0.1, steps_by=StepsFunction(lambda examples: examples // 8, "mine"))
+ADAMW = LocalPlan(steps=3, batch_size=4, lr=0.1, weight_decay=0.05, optimizer="adamw", lr_decay=exponential(0.6))
 BACKOFF = Backoff(first_seconds=0.001, largest_seconds=0.002, attempts=4)
 
 
@@ -66,6 +69,15 @@ def test_both_worlds_come_to_the_same_model(plan, steps, make, tmp_path):
         assert [a for _, a in reports] == pytest.approx([2 * q - 2 + 2.0 ** (1 - q) for q in steps])
     torch.testing.assert_close(served, model, rtol=0, atol=0 if make is FedAvg else 1e-6)
     assert not torch.allclose(model, simulated(plan, FedNova if make is FedAvg else FedAvg)[0], atol=1e-3)
+
+
+def test_adamw_with_a_step_size_that_decays_comes_to_the_same_model(tmp_path):
+    with serve(tmp_path / "server", ADAMW, stop_versions=ROUNDS) as server, ThreadPoolExecutor() as pool:
+        assert list(pool.map(lambda name: join(server, tmp_path / name), "ab")) == [ROUNDS] * CLIENTS
+        served = server.service.engine.coordinator.algorithm.model
+    assert torch.equal(served, simulated(ADAMW)[0])
+    for other in (replace(ADAMW, optimizer="sgd"), replace(ADAMW, lr_decay=None)):
+        assert not torch.allclose(served, simulated(other)[0], atol=1e-3)
 
 
 def test_a_client_that_does_not_declare_its_examples_is_refused(tmp_path):

@@ -6,8 +6,8 @@ from contextlib import closing
 
 import sqlalchemy as sa
 
+from offbeat.service.store.client_tally import ClientTally, read_tally
 from offbeat.service.store.database import LogRecord, log, open_database
-from offbeat.service.tally.client_tally import ClientTally, read_tally
 
 CLIENTS = 5
 

@@ -1,4 +1,4 @@
-"""The service without sockets: the operations behind the HTTP routes."""
+"""The operations behind the HTTP routes, without sockets."""
 
 import logging
 import math
@@ -10,10 +10,9 @@ from offbeat_core.serving.console_log import event
 
 from offbeat.client_metrics import ClientResult
 from offbeat.compression import uncompressed_bytes
-from offbeat.coordinator import Assignment, Receipt
-from offbeat.service.accounts.accounts import Accounts
+from offbeat.coordinator import Assignment, Receipt, Unknown
+from offbeat.service.accounts.accounts import Accounts, RequestRate
 from offbeat.service.accounts.declared_examples import within_share
-from offbeat.service.accounts.request_rate import RequestRate
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluations
 from offbeat.service.engine.engine import Engine
 from offbeat.service.engine.privacy_status import is_without_clients, privacy_status
@@ -21,29 +20,17 @@ from offbeat.service.engine.prometheus_metrics import Metrics
 from offbeat.service.engine.run_control import RunControl
 from offbeat.service.engine.update_receiver import UpdateReceiver, UploadRequest
 from offbeat.service.refusal import Refusal
-from offbeat.service.server_messages import ClientPage, Status, receipt_message, visit_message
+from offbeat.service.server_messages import ClientPage, Status
 from offbeat.service.server_settings import ServerSettings
-from offbeat.service.tally.listed_client import listed_client
+from offbeat.service.store.client_tally import listed_client
 from offbeat.service.updates.uploads import Uploads
 
 RETRY_SECONDS = 5.0
 """When a client without work is to check in again."""
 
 
-class Service:
-    """Answers clients and admins with messages.
-
-    Args:
-        engine: The engine.
-        uploads: Receives bodies.
-        accounts: Tokens, and the examples that clients have declared.
-        run_id: The run's id.
-        settings: The server's settings.
-
-    Attributes:
-        is_ready: Whether requests are served; False once the server stops.
-        control: Pauses, resumes and extends the run.
-    """
+class Operations:
+    """Answers clients and admins with messages; ``is_ready`` until the server stops."""
 
     def __init__(
         self, engine: Engine, uploads: Uploads, accounts: Accounts, *, run_id: str, settings: ServerSettings
@@ -56,16 +43,12 @@ class Service:
         self.control = RunControl(engine, accounts.audit)
         self.run_id = run_id
         self._settings = settings
-        self._without_clients = (-1, False)  # the log's last record, and whether the run was without clients then
+        self._without_clients = (-1, False)  # the log's last record, and whether no client may take part since
         self._receiver = UpdateReceiver(engine, uploads, accounts, settings.service.max_update_norm)
         self._rate = RequestRate(settings.service.requests_a_second, settings.burst)
 
     def client(self, token: str | None) -> int:
-        """Return the client that a token belongs to.
-
-        Raises:
-            Refusal: The token is not valid, the client asks too often, or the server stops.
-        """
+        """Return the client of a valid token that does not ask too often."""
         if not self.is_ready:
             raise Refusal("stopping", "the server is being stopped: try again later", {"Retry-After": "5"})
         client = self.accounts.check(token, "client")
@@ -106,10 +89,7 @@ class Service:
         return ClientPage(total=len(sites), clients=listed, next=None if is_last else numbers[-1])
 
     async def weigh_clients(self) -> None:
-        """Begin a run that waits for its clients' examples, once all are known.
-
-        Waits for the log in any case.
-        """
+        """Begin a run once all its clients' examples are known; wait for the log."""
         if self.engine.coordinator.waits_for_examples and (examples := self.accounts.examples.all()):
             await self.engine.weigh_clients(within_share(examples, self._settings.service.max_share))
         await self.engine.log_writer.wait_until_durable()
@@ -121,9 +101,13 @@ class Service:
             return "an admin to resume it"
         if coordinator.waits_for_examples:
             return f"{self.accounts.examples.missing()} of {coordinator.clients} clients to enrol or declare examples"
-        if not self.engine.run.is_finished and self._is_without_clients():
-            return "a new run: no client may take part any more"
-        return None
+        if self.engine.run.is_finished:
+            return None
+        # Only a record of the log changes the answer, so the clients are gone through once for each.
+        number = self.engine.log_writer.number
+        if self._without_clients[0] != number:
+            self._without_clients = number, is_without_clients(coordinator)
+        return "a new run: no client may take part any more" if self._without_clients[1] else None
 
     def stalled(self) -> str | None:
         """Return why clients work and yet no version is made, None if versions are made."""
@@ -132,16 +116,6 @@ class Service:
             return None
         # Strangers may ask, so the helper's address is left out.
         return "no new versions, since the helper cannot open sums: see offbeat server status"
-
-    def _is_without_clients(self) -> bool:
-        """Return whether no client may take part any more.
-
-        Goes through the clients once for each record of the log, since only a record changes the answer.
-        """
-        number = self.engine.log_writer.number
-        if self._without_clients[0] != number:
-            self._without_clients = number, is_without_clients(self.engine.coordinator)
-        return self._without_clients[1]
 
     async def check_in(self, client: int, wait_seconds: float) -> messages.CheckedIn:
         """Return a client's work, or when it is to check in again.
@@ -174,29 +148,35 @@ class Service:
         await self.engine.note_steps(client, steps)
 
     def _checked_in(self, client: int, assignment: Assignment | None) -> messages.CheckedIn:
-        if assignment is None and (version := self.engine.asked_to_evaluate(client)) is not None:
+        if assignment is not None:
+            visit = self._visit(assignment, self._settings.lease_seconds)
+            return messages.CheckedIn(visit=visit, retry_after_seconds=None, finished=False)
+        if (version := self.engine.asked_to_evaluate(client)) is not None:
             models = self.engine.models
             asked = messages.EvaluationMessage(
                 version=version, model_sha256=models.digest(version), length=models.length
             )
             return messages.CheckedIn(visit=None, retry_after_seconds=None, finished=False, evaluation=asked)
-        if assignment is None:
-            is_finished = self.engine.run.is_finished
-            retry = None if is_finished else RETRY_SECONDS
-            return messages.CheckedIn(visit=None, retry_after_seconds=retry, finished=is_finished)
-        visit = self._visit(assignment, self._settings.lease_seconds)
-        return messages.CheckedIn(visit=visit, retry_after_seconds=None, finished=False)
+        is_finished = self.engine.run.is_finished
+        retry = None if is_finished else RETRY_SECONDS
+        return messages.CheckedIn(visit=None, retry_after_seconds=retry, finished=is_finished)
 
     def _visit(self, assignment: Assignment, lease_seconds: float | None) -> messages.VisitMessage:
-        shares = self.engine.shares
-        return visit_message(
-            assignment,
-            self.engine.coordinator.algorithm,
-            model_sha256=self.engine.models.digest(assignment.version),
-            length=self.engine.models.length,
+        algorithm, models, shares = self.engine.coordinator.algorithm, self.engine.models, self.engine.shares
+        return messages.VisitMessage(
+            number=assignment.visit,
+            version=assignment.version,
+            since=assignment.since,
+            payload=algorithm.payload,
+            model_sha256=models.digest(assignment.version),
+            length=models.length,
             seed=self._settings.service.seed,
+            plan=messages.PlanMessage.of(assignment.plan),
             lease_seconds=lease_seconds,
-            privacy=None if shares is None else shares.privacy(),
+            urgent=assignment.client in algorithm.urgent(),
+            corrects_gradients=algorithm.corrects_gradients,
+            needs_loss=algorithm.needs_loss,
+            privacy=None if shares is None else messages.PrivacyMessage(terms=shares.terms.digest.hex()),
         )
 
     def probe(self, client: int) -> messages.Probe:
@@ -219,14 +199,14 @@ class Service:
         """Return whether an update would count, and how many bytes of it have arrived."""
         receipt, share = await self.engine.offer(client, visit)
         if receipt is not None:
-            return messages.UploadState(wanted=False, offset=0, receipt=receipt_message(receipt), audit_head=self._head)
+            return messages.UploadState(
+                wanted=False, offset=0, receipt=_receipt_message(receipt), audit_head=self._head
+            )
         offset = self.uploads.offset(client, visit)
         return messages.UploadState(wanted=True, offset=offset, receipt=None, share=share)
 
     async def upload(self, request: UploadRequest) -> messages.Received | messages.Partly:
-        """Receive an update or a part of one; return its receipt.
-
-        If the update is incomplete, returns the number of bytes received so far.
+        """Receive an update or a part of one; return its receipt, or the bytes so far.
 
         Raises:
             Refusal: The update is refused; its beginning may be kept, and ``lost-memory`` frees the visit's slot.
@@ -234,7 +214,7 @@ class Service:
         answer = await self._receiver.receive(request)
         if isinstance(answer, int):
             return messages.Partly(offset=answer)
-        receipt = receipt_message(answer.receipt)
+        receipt = _receipt_message(answer.receipt)
         if not answer.is_new:
             return messages.Received(receipt=receipt, next=None, audit_head=self._head)
         self.metrics.upload_bytes.inc(request.header.bytes)
@@ -256,11 +236,7 @@ class Service:
     async def evaluated(
         self, client: int, version: int, result: messages.EvaluationResult
     ) -> messages.EvaluationReceipt:
-        """Take a client's evaluation of a version.
-
-        Raises:
-            Refusal: ``no-such-evaluation``, or ``too-many-examples``.
-        """
+        """Take the evaluation of a version that the client is asked for."""
         self.accounts.examples.check_maximum(result.examples)
         if self.engine.models.differs(version, result.model_sha256):
             raise Refusal("no-such-evaluation", f"another model was evaluated than version {version}: check in again")
@@ -271,11 +247,7 @@ class Service:
         return messages.EvaluationReceipt(counted=counted, audit_head=self._head)
 
     async def give_up_evaluation(self, client: int, version: int) -> None:
-        """Record that a client does not evaluate a version.
-
-        Raises:
-            Refusal: ``no-such-evaluation``.
-        """
+        """Record that a client that was asked does not evaluate a version."""
         self._client_evaluations(version).give_up(version, client)
         await self.engine.log_writer.wait_until_durable()
 
@@ -327,15 +299,11 @@ class Service:
 
     def metrics_text(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
-        status = self.status()
-        self.metrics.set_updates(counted=status.counted, unused=status.unused)
-        self.metrics.version.set(status.version)
-        self.metrics.in_flight.set(status.at_work)
-        self.metrics.waiting.set(status.waiting)
-        self.metrics.enrolled.set(status.enrolled)
-        self.metrics.refused_steps.set(status.refused_steps)
-        if status.evaluated_by_clients is not None:
-            self.metrics.set_client_evaluation(status.evaluated_by_clients)
-        if status.privacy is not None:
-            self.metrics.set_privacy(status.privacy)
+        self.metrics.set_status(self.status())
         return self.metrics.text()
+
+
+def _receipt_message(receipt: Receipt | Unknown) -> messages.ReceiptMessage:
+    if isinstance(receipt, Unknown):
+        return messages.ReceiptMessage(counted=None, staleness=None, new_version=None)
+    return messages.ReceiptMessage(**receipt._asdict())

@@ -1,1 +1,0 @@
-"""Counts of each client's visits, by the records of the log."""
