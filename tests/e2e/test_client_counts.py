@@ -105,26 +105,3 @@ def test_a_server_that_is_killed_while_its_run_is_extended_keeps_what_it_has_ans
         server.file.write_text(server.file.read_text().replace("versions = 5", f"versions = {end + 2}"))
         server.start()
         until(lambda: server.version() == end + 2)
-
-
-def test_a_paused_server_that_is_killed_stays_paused(launcher: Launcher, tmp_path: Path) -> None:
-    with (
-        Server(launcher, tmp_path, FEDBUFF, LENGTH, CLIENTS) as server,
-        flapping(server, LENGTH, CLIENTS) as (clients, _),
-    ):
-        until(lambda: acknowledged(clients) > 5)
-        assert admin(server, "POST", "/v1/admin/pause") == {"paused": True}
-        server.kill()
-        assigned = []
-        for _ in range(2):
-            server.start()
-            server.version()
-            status = admin(server, "GET", "/v1/status")
-            assert status["paused"]
-            assigned.append(status["assigned"])
-            server.kill()
-        assert assigned[0] == assigned[1]
-        server.start()
-        server.version()
-        assert admin(server, "POST", "/v1/admin/resume") == {"paused": False}
-        until(lambda: admin(server, "GET", "/v1/status")["assigned"] > assigned[0])

@@ -48,7 +48,7 @@ def simulated(algorithm):
         PLAN,
         STEP_SECONDS,
         np.split(np.random.default_rng(2).permutation(60), CLIENTS),
-        stop=Stop(virtual_seconds=60.0 if algorithm.period is None else 30.0),
+        stop=Stop(virtual_seconds=80.0 if algorithm.period is None else 30.0),
         record=record,
         loss_probability=LOSS_PROBABILITY,
         lease_seconds=LEASE_SECONDS,

@@ -1,6 +1,7 @@
 """Shares that do not fit their visit are refused before their bodies arrive, and nothing changes."""
 
 import base64
+import json
 import shutil
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from offbeat_private.masks.helper_facts import EpochKey, Head
 from offbeat.algorithms import FedNova, LocalPlan
 from tests.offbeat_private.helper.conftest import KEYS
 from tests.service.conftest import LENGTH, body_of, running
-from tests.service.http_client import kind_of, until
+from tests.service.http_client import kind_of, line, until
 from tests.service.masked.conftest import enrolled_helper, header, masked_server
 
 ONE = torch.full((LENGTH,), 0.1)
@@ -104,6 +105,20 @@ def test_a_key_belongs_to_one_client_for_good(helper, tmp_path):
         visit = first.check_in()
         first.key = KEYS[2]
         assert refused(server, first, visit, first.share(visit, ONE))[1] == "wrong-share"
+
+
+def test_of_two_uploads_with_one_key_under_way_at_once_one_counts(server):
+    client, thief = server.client(0), server.client(1)
+    visit, stolen = client.check_in(), thief.check_in()
+    thief.key = KEYS[0]
+    share = thief.share(stolen, ONE)
+    with line(server.served, thief.peer) as opened:
+        headers = f"Offbeat-Update: {json.dumps(share.head)}", "Upload-Offset: 0"
+        opened.begin("PUT", f"/v1/uploads/{stolen['number']}", *headers, length=len(share.body))
+        opened.send(share.body[:-1])
+        assert client.send(visit, ONE)["counted"]
+        opened.send(share.body[-1:])
+        assert kind_of(opened.answer(), 422) == "wrong-share"
 
 
 def test_a_repeated_share_gets_its_receipt_and_another_one_does_not(server):

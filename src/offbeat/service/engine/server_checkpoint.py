@@ -20,6 +20,8 @@ from offbeat.service.updates.upload_history import UploadHistory, load_history
 from offbeat.tensor_file import read_checkpoint, write_checkpoint
 
 _LOG_BYTES = 2**17  # of the reserve, for the log beside a checkpoint and a model
+_MAX_SHARE = 0.05  # of the time that goes into checkpoints
+_LOOK_SECONDS = 0.5  # between two looks whether a checkpoint is due
 
 
 class CheckpointWriter:
@@ -116,10 +118,6 @@ def load_checkpoint(store: Store, coordinator: Coordinator) -> LoadedCheckpoint:
 
 def _path(folder: Path, number: int) -> Path:
     return folder / "checkpoints" / f"{number}.safetensors"
-
-
-_MAX_SHARE = 0.05  # of the time that goes into checkpoints
-_LOOK_SECONDS = 0.5  # between two looks whether a checkpoint is due
 
 
 class CheckpointSchedule:
