@@ -147,7 +147,7 @@ def made(engine, *, error=None, seconds=30.0, took=0.0):
     async def write():
         engine.run.now += took
         engine.done.append("checkpoint")
-        if took:  # updates arrive meanwhile
+        if took:  # updates have arrived
             engine.log_writer.number += 1
             engine.calls.stored_bytes += 1000
         if error:
@@ -248,13 +248,14 @@ def stored_bytes(server):
 
 def test_many_bytes_are_checkpointed_before_it_is_time(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "_MAX_SHARE", 1.0)  # else the next one comes the later the slower the disk is
+    stored = 12 * len(body_of(ONES))  # so that the checkpoint covers all
     with running(
-        tmp_path / "server", lambda: FedBuff(buffer_size=2), checkpoint_seconds=1e6, checkpoint_bytes=1000
+        tmp_path / "server", lambda: FedBuff(buffer_size=2), checkpoint_seconds=1e6, checkpoint_bytes=stored
     ) as server:
         peers = [server.enrol() for _ in range(2)]
         (first,) = (server.folder / "checkpoints").iterdir()
         for _ in range(6):
             check_progress(server, peers)
         until(lambda: not first.exists(), seconds=60.0)
-        until(lambda: stored_bytes(server) < 1000, seconds=60.0)
+        until(lambda: stored_bytes(server) < stored, seconds=60.0)
         check_log(server.folder)
