@@ -141,8 +141,9 @@ def first_of_each(key: Callable[[Algorithm], Any], clients: int | None = None) -
 
 
 def by_parts(algorithm: Algorithm) -> Any:
-    """The classes of an algorithm's schedule and buffer: what a coordinator and a simulation can tell apart."""
-    return type(algorithm.schedule), type(algorithm.buffer)
+    """The differences that a coordinator and a simulation see: classes of parts, down vectors, cancelled visits."""
+    cancels = type(algorithm).cancelled is not Algorithm.cancelled
+    return type(algorithm.schedule), type(algorithm.buffer), algorithm.corrects_gradients, cancels
 
 
 def by_class(algorithm: Algorithm) -> Any:

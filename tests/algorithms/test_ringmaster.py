@@ -23,7 +23,7 @@ def test_an_update_at_the_bound_is_unused_by_hand(begin, plan, upload):
     assert algorithm.receive(upload(1, 0, 8)) is True  # τ = 1 < 2
     assert algorithm.model.tolist() == [4]
     assert list(algorithm.cancelled()) == [2]  # τ would be 2
-    assert algorithm.wants(2, 0) is False
+    assert (algorithm.wants(2, 0), algorithm.wants_all) == (False, False)
     assert algorithm.receive(upload(2, 0, 100)) is False
     assert (algorithm.model.tolist(), algorithm.version) == ([4], 2)
     algorithm.drop(2, 0)

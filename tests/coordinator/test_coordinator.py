@@ -245,3 +245,12 @@ def test_the_next_lapse_is_the_earliest_of_leases_and_the_algorithms_deadline():
             coordinator.present(now, client)
             coordinator.assign(now)
         assert coordinator.next_lapse() == expected
+
+
+def test_after_a_restart_nobody_is_known_to_be_available():
+    coordinator = make(FedBuff(buffer_size=1, concurrency=2))
+    everybody_present(coordinator)
+    coordinator.forget_presence()
+    assert coordinator.assign(0.0) == []
+    coordinator.present(1.0, 3)
+    assert [assignment.client for assignment in coordinator.assign(1.0)] == [3]
