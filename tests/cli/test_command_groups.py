@@ -10,8 +10,8 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.cli import command_groups
 from offbeat.cli.command_groups import ENTRY_POINTS, OpenGroup
+from offbeat.cli.experiment_parts import algorithms
 from offbeat.cli.main import app
-from offbeat.cli.parts import algorithms
 
 
 class TestOpenGroup:

@@ -8,8 +8,8 @@ from offbeat_private.helper.commands import helper
 
 from offbeat.cli.client import client, join
 from offbeat.cli.command_groups import OpenGroup
+from offbeat.cli.experiment_parts import algorithms, data, devices, population
 from offbeat.cli.experiments import compare, new, report, run
-from offbeat.cli.parts import algorithms, data, devices, population
 from offbeat.cli.privacy import privacy
 from offbeat.cli.serve import demo, serve
 from offbeat.cli.server.server import server
