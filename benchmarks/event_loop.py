@@ -25,9 +25,9 @@ from torch.nn.functional import mse_loss
 
 from offbeat.algorithms import FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator
-from offbeat.memory import rare_garbage_collection
 from offbeat.population.availability import Always
 from offbeat.population.devices.client_devices import ConstantLink, Devices
+from offbeat.process_memory import rare_garbage_collection
 from offbeat.simulation.simulator import Simulation
 from offbeat.simulation.totals import Stop
 from offbeat.training.flat_model import FlatModel

@@ -40,6 +40,7 @@ def test_only_the_owner_can_read_the_servers_files_and_no_token_is_printed(launc
     with Server(launcher, tmp_path, "algorithm = 'fedbuff'", length=6, clients=2) as server:
         server.file.write_text(server.file.read_text().replace("tls = false", "tls = true"))
         server.start()
+        server.token("enrolment")
         until(lambda: f"--token-file {server.folder / 'enrolment-token'}" in server.log.read_text())
         assert (server.folder / "tls").exists()
         assert (server.folder / "offbeat.sqlite-wal").exists()

@@ -28,7 +28,7 @@ from offbeat.config.experiment_sections import metric_name
 from offbeat.config.given_objects import Given
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_examples import Collate
-from offbeat.memory import rare_garbage_collection
+from offbeat.process_memory import rare_garbage_collection
 from offbeat.runs.directory import EVENTS
 from offbeat.runs.package_versions import versions as versions_of
 from offbeat.runs.progress import Progress
@@ -36,7 +36,7 @@ from offbeat.simulation.totals import Evaluation
 from offbeat.training.accelerator import Precision
 from offbeat.training.augmentation import AugmentationName
 from offbeat.training.flat_model import FlatModel
-from offbeat.training.names import TrainerName
+from offbeat.training.trainer_names import TrainerName
 from offbeat.training.trainers.choice import available_processors
 from offbeat.worlds.availability_check import warnings_of
 from offbeat.worlds.population import build_population

@@ -14,7 +14,7 @@ from offbeat.cli.options import ALGORITHM, FILE, FRESH, JOBS, PATH, SET
 from offbeat.cli.tracking import TRACK, tracked
 from offbeat.runs.interruption import CHECKPOINT_SECONDS
 from offbeat.trackers.tracker import TrackerName
-from offbeat.training.names import TRAINERS
+from offbeat.training.trainer_names import TRAINERS
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

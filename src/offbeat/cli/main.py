@@ -15,7 +15,7 @@ from offbeat.cli.serve import demo, serve
 from offbeat.cli.server.server import server
 from offbeat.cli.sweep import sweep
 from offbeat.cli.tracking import track
-from offbeat.memory import is_out_of_memory
+from offbeat.process_memory import is_out_of_memory
 from offbeat.runs.interruption import InterruptedRunError
 
 

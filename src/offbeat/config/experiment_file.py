@@ -33,8 +33,8 @@ from offbeat.config.privacy_section import PrivacySection
 from offbeat.config.set_option import read_changed
 from offbeat.training.accelerator import Accelerator, Precision, check_device_name, choose_device
 from offbeat.training.loss_modules import name_of_loss
-from offbeat.training.names import TRAINING_LOSS, TrainerName
 from offbeat.training.objectives import METRICS
+from offbeat.training.trainer_names import TRAINING_LOSS, TrainerName
 
 TOOL_TABLE = "tool"
 """The table of an experiment's file that is for other programs, as in ``pyproject.toml``."""

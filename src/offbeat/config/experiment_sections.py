@@ -12,8 +12,8 @@ from offbeat.config.import_path import is_import_path
 from offbeat.config.user_paths import ImportPath, name_or_import_path
 from offbeat.data.catalogue import DATASETS
 from offbeat.training.augmentation import AugmentationName
-from offbeat.training.names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
+from offbeat.training.trainer_names import TRAINING_LOSS
 
 ALTERNATIVES = {
     "local.steps": "epochs",

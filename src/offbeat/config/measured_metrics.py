@@ -7,8 +7,8 @@ from offbeat_core.errors import setting
 from offbeat.client_metrics import CLIENT, column, columns, metric_of
 from offbeat.config.experiment_sections import RESERVED, EarlyStopSection, EvaluateSection, Metric, metric_name
 from offbeat.early_stop import EarlyStop
-from offbeat.training.names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
+from offbeat.training.trainer_names import TRAINING_LOSS
 
 _LOSS = "loss"
 _CLIENTS_COLUMNS = ("client", "examples")  # of clients.parquet, beside those that histories have, too

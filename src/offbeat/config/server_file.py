@@ -29,8 +29,8 @@ from offbeat.config.set_option import read_changed
 from offbeat.config.user_paths import UserPath
 from offbeat.early_stop import EarlyStop
 from offbeat.service.server_settings import FIXED, ServerSettings, ServiceSettings
-from offbeat.training.names import TRAINING_LOSS
 from offbeat.training.objectives import METRICS
+from offbeat.training.trainer_names import TRAINING_LOSS
 
 
 class ServiceSection(ServiceSettings):

@@ -11,7 +11,7 @@ from offbeat.client_metrics import CLIENT, STATISTICS, metric_of
 from offbeat.report.metrics import Measure, cost
 from offbeat.runs.directory import Run
 from offbeat.statistics.estimates import half_width
-from offbeat.training.names import TRAINING_LOSS
+from offbeat.training.trainer_names import TRAINING_LOSS
 
 _Unit = Callable[[float], tuple[float, str]]
 # By cost: its name in a title, the label of its axis, the function that returns its unit.

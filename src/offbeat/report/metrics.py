@@ -12,7 +12,7 @@ from offbeat_core.number_checks import is_number
 
 from offbeat import units
 from offbeat.runs.directory import Run
-from offbeat.training.names import TRAINING_LOSS
+from offbeat.training.trainer_names import TRAINING_LOSS
 
 LOSS = "loss"
 # The cost of a run: the columns of its history that are added up.

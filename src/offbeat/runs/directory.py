@@ -32,7 +32,7 @@ from filelock import FileLock, Timeout
 from offbeat_core.errors import OffbeatError
 
 from offbeat.runs.parquet_chunks import Columns, chunk_paths, read_columns
-from offbeat.training.names import TRAINING_LOSS
+from offbeat.training.trainer_names import TRAINING_LOSS
 
 OUTCOMES = ("counted", "unused", "lost")
 

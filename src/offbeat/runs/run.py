@@ -17,7 +17,7 @@ from offbeat.config.experiment_sections import PRIVACY_COLUMNS, metric_name
 from offbeat.config.measured_metrics import client_columns
 from offbeat.coordinator.algorithm_checks import FaultError, check_restart
 from offbeat.data.dataset import Dataset
-from offbeat.memory import rare_garbage_collection
+from offbeat.process_memory import rare_garbage_collection
 from offbeat.runs.interruption import InterruptedRunError
 from offbeat.runs.package_versions import versions
 from offbeat.runs.writer import RunWriter

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from offbeat.algorithms.components import Algorithm
 from offbeat.client_metrics import ClientResult, summarise
-from offbeat.memory import is_out_of_memory
 from offbeat.population.availability import Availability
+from offbeat.process_memory import is_out_of_memory
 from offbeat.simulation.events import EventQueue, Kind
 from offbeat.simulation.totals import Evaluation, Totals
 from offbeat.simulation.training_queue import DivergedError

@@ -11,8 +11,8 @@ from offbeat_core.randomness import Purpose, integer
 from offbeat_core.user_code_errors import user_code
 from torch import Tensor
 
-from offbeat.memory import is_out_of_memory
 from offbeat.model_inputs import Inputs, divide_inputs, map_inputs
+from offbeat.process_memory import is_out_of_memory
 from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.batch_metrics import BatchMetric
 from offbeat.training.cross_entropy_calls import CrossEntropyCall

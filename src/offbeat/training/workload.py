@@ -19,8 +19,8 @@ from offbeat.training.evaluation import Evaluator, label_metrics
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.loss_modules import ignored_target
 from offbeat.training.minibatches import gather
-from offbeat.training.names import TRAINING_LOSS
 from offbeat.training.objectives import Metrics, Objective, accuracy
+from offbeat.training.trainer_names import TRAINING_LOSS
 
 Evaluate = Callable[[Tensor], tuple[float, dict[str, float]]]
 """Maps a model's vector ``(d,)`` to its test loss and its metrics."""

@@ -36,8 +36,8 @@ from offbeat.training.accelerator import CPU, Accelerator
 from offbeat.training.default_metrics import default_metrics
 from offbeat.training.flat_model import FlatModel, check_parameters
 from offbeat.training.loss_modules import Function, check_loss
-from offbeat.training.names import TRAINING_LOSS
 from offbeat.training.objectives import LOSSES, METRICS, Objective
+from offbeat.training.trainer_names import TRAINING_LOSS
 from offbeat.training.trainers.hooks import parameter_with_hook
 from offbeat.training.workload import Examples, Workload, as_tensor
 

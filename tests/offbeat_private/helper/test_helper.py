@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from offbeat_core.errors import OffbeatError
-from offbeat_private.helper import rules
+from offbeat_private.helper import opening_rules
 from offbeat_private.helper.helper import Helper
 from offbeat_private.helper.helper_refusal import HelperRefusal
 from offbeat_private.masks.helper_facts import Head, verify_epoch_key
@@ -209,7 +209,7 @@ def test_copies_that_opened_one_different_batch_never_share_a_row_again(tmp_path
 
 
 def test_keys_rotate_and_what_an_epoch_ends_is_erased(folder, monkeypatch):
-    monkeypatch.setattr(rules, "EPOCH_BATCHES", 3)
+    monkeypatch.setattr(opening_rules, "EPOCH_BATCHES", 3)
 
     def kept(name):
         return sorted(int(path.name) for path in folder.glob(f"run-*/{name}/*"))
@@ -233,7 +233,7 @@ def test_keys_rotate_and_what_an_epoch_ends_is_erased(folder, monkeypatch):
 
 
 def test_a_share_sealed_before_a_rotation_is_opened_after_it(folder, monkeypatch):
-    monkeypatch.setattr(rules, "EPOCH_BATCHES", 1)
+    monkeypatch.setattr(opening_rules, "EPOCH_BATCHES", 1)
     with opened(folder) as helper:
         early, too_early = records_for(helper, {3: 1, 4: 1, 5: 1}), records_for(helper, {0: 2, 1: 2, 2: 2})
         helper.open(1, records_for(helper, TRIO))
@@ -242,7 +242,7 @@ def test_a_share_sealed_before_a_rotation_is_opened_after_it(folder, monkeypatch
 
 
 def test_an_erased_key_is_overwritten_first(folder, monkeypatch):
-    monkeypatch.setattr(rules, "EPOCH_BATCHES", 1)
+    monkeypatch.setattr(opening_rules, "EPOCH_BATCHES", 1)
     with opened(folder) as helper:
         (path,) = folder.glob("run-*/keys/0")
         link = folder / "link"
@@ -354,7 +354,7 @@ def test_a_statement_that_fails_leaves_all_or_nothing(tmp_path, after):
 
 @pytest.mark.parametrize("kind", ["open", "write", "sync", "rename", "unlink"])
 def test_a_write_that_fails_leaves_all_or_nothing(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(rules, "EPOCH_BATCHES", 1)  # so that a key and an answer are erased, too
+    monkeypatch.setattr(opening_rules, "EPOCH_BATCHES", 1)  # so that a key and an answer are erased, too
     enrol_clients(tmp_path / "enrolled")
     counters, hit, number = set(), True, 0
     while hit:

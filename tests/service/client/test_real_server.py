@@ -88,7 +88,7 @@ def test_a_receipt_that_nobody_remembers_leaves_c_i_as_it_was(tmp_path, run, mon
         run(served, visits=1)
         shutil.copytree(tmp_path / "0", tmp_path / "copy")
         with monkeypatch.context() as patch:  # it makes an update, which the server does not get
-            patch.setattr("offbeat_client.client_run.upload", lambda *_, **__: 1 / 0)
+            patch.setattr("offbeat_client.participant.upload", lambda *_, **__: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 run(served, name="copy", visits=1)
         run(served, visits=2)  # visit 1, and 2, which counts too

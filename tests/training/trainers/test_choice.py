@@ -8,7 +8,7 @@ from torch import nn
 from offbeat.algorithms import LocalPlan
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.models import cnn
-from offbeat.training.names import TRAINERS
+from offbeat.training.trainer_names import TRAINERS
 from offbeat.training.trainers import choice
 from offbeat.training.trainers.batched.vmap import VmapBackend
 from offbeat.training.trainers.choice import available_processors, choose_trainer, make_trainer, measure_trainers

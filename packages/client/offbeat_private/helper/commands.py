@@ -17,7 +17,7 @@ import click
 from offbeat_core.command_line import Utf8Path
 
 if TYPE_CHECKING:
-    from offbeat_private.helper.rules import ClientHistory
+    from offbeat_private.helper.opening_rules import ClientHistory
 
 _PATH = Utf8Path()
 _FOLDER = click.option(

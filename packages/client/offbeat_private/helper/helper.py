@@ -19,7 +19,7 @@ from offbeat_core.files import durable_file
 from offbeat_private.helper.helper_database import HelperDatabase
 from offbeat_private.helper.helper_folder import EpochKeys, HelperFolder
 from offbeat_private.helper.helper_refusal import HelperRefusal
-from offbeat_private.helper.rules import Batch, Rules, epoch_of
+from offbeat_private.helper.opening_rules import Batch, Rules, epoch_of
 from offbeat_private.masks.envelope import Envelope
 from offbeat_private.masks.helper_facts import EpochKey, Head, sign_epoch_key
 from offbeat_private.masks.keystream import keystream_chunks

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from offbeat_core.errors import OffbeatError
-from offbeat_private.helper.rules import Batch, ClientHistory, Opened
+from offbeat_private.helper.opening_rules import Batch, ClientHistory, Opened
 from offbeat_private.masks.helper_facts import Head
 from offbeat_private.signed_terms import SignedTerms, verify
 

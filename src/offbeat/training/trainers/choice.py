@@ -13,7 +13,7 @@ from offbeat_core.errors import OffbeatError
 from torch import nn
 
 from offbeat.algorithms.components import LocalPlan
-from offbeat.training.names import TrainerName
+from offbeat.training.trainer_names import TrainerName
 from offbeat.training.trainers.backend import Backend, Job
 from offbeat.training.trainers.batched.batching_check import batching_problem
 from offbeat.training.trainers.batched.dense import is_dense

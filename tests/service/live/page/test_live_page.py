@@ -253,7 +253,7 @@ def test_the_age_of_a_lease_grows_until_it_is_renewed(page, tmp_path):
             *_, age, left = page.texts("#visits tbody tr:first-child > *")
             return (int(age.removesuffix(" s")), int(left.removesuffix(" s"))) if left else None
 
-        eventually(lambda: (found := lease()) and found[0] >= 2)
+        eventually(lambda: (found := lease()) and found[0] >= 4)  # renewals of less than 3 s are left out
         age, left = lease()
         assert age + left == pytest.approx(60, abs=1)
         assert peer.http.post(f"/v1/visits/{visit['number']}/heartbeat").status_code == 200

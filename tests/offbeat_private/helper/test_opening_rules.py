@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from offbeat_private.agreed_plan import AgreedPlan
 from offbeat_private.helper.helper_refusal import HelperRefusal
-from offbeat_private.helper.rules import EPOCH_BATCHES, ClientHistory, Opened, Rules
+from offbeat_private.helper.opening_rules import EPOCH_BATCHES, ClientHistory, Opened, Rules
 from offbeat_private.masks.helper_facts import Head
 from offbeat_private.signed_terms import Terms
 

@@ -3,7 +3,7 @@ import weakref
 
 import pytest
 
-from offbeat.memory import rare_garbage_collection
+from offbeat.process_memory import rare_garbage_collection
 
 
 @pytest.fixture(autouse=True)
