@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from offbeat_private.helper.helper_refusal import HelperRefusal
 from offbeat_private.helper.opening_rules import Rules
-from tests.offbeat_private.helper.test_opening_rules import ROSTERED, World
 
 from tests.offbeat_private.helper.conftest import CLIENT_KEYS
+from tests.offbeat_private.helper.test_opening_rules import ROSTERED, World
 
 LIMITS = {"max_participations": 3, "min_separation": 2, "min_clients": 2, "buffer": 3}
 
