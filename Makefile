@@ -41,8 +41,8 @@ lint: .venv/installed
 types: .venv/installed
 	$(BIN)/basedpyright
 
-# Five processes keep two processors busy: many tests wait for other processes.
-UNIT := -n 5 --dist worksteal --ignore=tests/docs
+# Four processes keep two processors busy, since many tests wait for other processes; the longest files come first.
+UNIT := -n 4 --dist loadfile --no-loadscope-reorder --ignore=tests/docs $(addprefix tests/,e2e deploy trackers service training examples) tests
 unit: .venv/installed
 	$(BIN)/pytest $(UNIT)
 
@@ -108,7 +108,7 @@ bench-peers: .venv/installed ## the same workloads on other simulators, each in 
 
 docs: .venv/installed reference ## build the documentation into site/, test its examples, links and numbers
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
-	$(BIN)/pytest -n 2 --dist worksteal tests/docs
+	$(BIN)/pytest tests/docs
 
 reference: .venv/installed ## write docs/reference.md from what checks the experiment's file
 	$(BIN)/python docs/make_reference.py
