@@ -44,7 +44,7 @@ class Participant:
     def __post_init__(self) -> None:
         self.finished = False
         self._audit_heads = AuditHeads(self.folder)
-        self._log = ReceiptLog()
+        self._receipts = ReceiptLog()
         self._next: CheckedIn | None = None  # came with the last receipt
 
     def introduce(self) -> None:
@@ -83,7 +83,7 @@ class Participant:
             pending = self._work(visit) if self._accepts(visit, check_in.visit.privacy) else None
             return None if pending is None else self._deliver(pending, ask_first=False, is_last=is_last)
         if not self.finished:
-            self._log.note_idle()
+            self._receipts.note_idle()
             # Clients that were sent away together should not come back together.
             seconds = min(check_in.retry_after_seconds or 0.0, LONGEST_WAIT)
             time.sleep(seconds + jitter(seconds / 2))
@@ -160,7 +160,7 @@ class Participant:
         self.outbox.acknowledge(pending, delivery.counted, delivery.upload_seconds)
         if delivery.following is not None:
             self._next, self.finished = delivery.following, delivery.following.finished
-        self._log.note_receipt(pending.visit, delivery)
+        self._receipts.note_receipt(pending.visit, delivery)
         return delivery.counted
 
     def _upload(self, pending: Pending, *, ask_first: bool, check_in: bool) -> Delivery:

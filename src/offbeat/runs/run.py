@@ -163,8 +163,8 @@ class _Recording:
         """Write the finished run."""
         workload, model = self._simulation.workload, self._simulation.workload.model
         vector = torch.full_like(model.vector, math.nan) if diverged else self._simulation.model
-        by_label = {} if diverged else workload.accuracy_by_label(vector)
         real_seconds, processor_seconds = self._seconds()
+        by_label = {} if diverged else workload.accuracy_by_label(vector)
         self._writer.finish(
             model.saved(vector),
             real_seconds,

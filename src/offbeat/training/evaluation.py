@@ -20,8 +20,9 @@ from offbeat.training.flat_model import FlatModel
 from offbeat.training.fresh_copies import fresh
 from offbeat.training.loss_modules import IGNORED
 from offbeat.training.max_pooling import fast_max_pooling
-from offbeat.training.objectives import Loss, Metrics, accuracy, copied, model_loss, predictions
-from offbeat.training.total_loss import TotalLoss, joined
+from offbeat.training.objectives import Loss, Metrics, accuracy, model_loss, predictions
+from offbeat.training.output_trees import copied, joined
+from offbeat.training.total_loss import TotalLoss
 
 _BATCH = 256  # fits into a CPU's cache: twice as fast for convolutions as thousands at once
 _GPU_BATCH = 2048

@@ -9,13 +9,13 @@ import torch
 from offbeat_core.errors import OffbeatError, setting
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
-from torch.utils._pytree import tree_map
 
 from offbeat.model_inputs import Inputs
 from offbeat.training.batch_metrics import Iou, MacroF1, Perplexity, accuracy
 from offbeat.training.cross_entropy_calls import CrossEntropyCalls
 from offbeat.training.fresh_copies import fresh, has_state, on_device
 from offbeat.training.loss_modules import ignored_target, name_of_loss, weight_of
+from offbeat.training.output_trees import copied
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Maps the outputs and the labels of a minibatch to its mean loss, a tensor of shape ``()``."""
@@ -153,11 +153,6 @@ def predictions(outputs: Any) -> Any:
         return outputs
     logits = _entry(outputs, "logits")
     return outputs if logits is None else logits
-
-
-def copied(outputs: Any) -> Any:
-    """Return outputs with copies of their tensors, in any containers."""
-    return tree_map(lambda part: part.clone() if isinstance(part, Tensor) else part, outputs)
 
 
 def check_scalar(value: Any) -> Tensor:

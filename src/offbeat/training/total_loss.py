@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from offbeat_core.errors import OffbeatError
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
 
 from offbeat.training.mean_loss import mean_loss
 from offbeat.training.objectives import Loss, Measured, Objective, model_loss, predictions
+from offbeat.training.output_trees import is_tree, joined, leaves
 
 _MOST_KEPT = 2**28  # values of all outputs: 1 GiB
 _ROUNDING = 1e-5  # relative, of means of float32 in another order
@@ -43,12 +43,12 @@ class TotalLoss:
         self._counts.append(None if self._is_mean else self._count(measured))
         self._sizes.append(examples)
         if len(self._losses) == 1:
-            parts = tree_leaves(predictions(measured.outputs))
+            outputs = predictions(measured.outputs)
             self._keeps = (
                 not (self._is_mean or measured.calls.is_result(measured.loss))
                 and self.objective.loss is not model_loss
-                and all(isinstance(part, Tensor) and part.shape[:1] == (examples,) for part in parts)
-                and sum(part.numel() for part in parts) // examples * self._examples <= _MOST_KEPT
+                and is_tree(outputs, examples)
+                and sum(part.numel() for part in leaves(outputs)) // examples * self._examples <= _MOST_KEPT
             )
         return self._keeps
 
@@ -74,8 +74,3 @@ class TotalLoss:
         if mean is None:
             raise OffbeatError("evaluation: the loss ignores all labels here, so it has no value: give some targets")
         return mean
-
-
-def joined(batches: Sequence[Any]) -> Any:
-    """Return the outputs of several batches together: tensors, in any containers."""
-    return tree_map(lambda *parts: torch.cat(parts), *batches)

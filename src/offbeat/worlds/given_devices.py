@@ -13,7 +13,7 @@ from offbeat_core.user_code_errors import failure
 
 from offbeat.data.user_examples import as_array
 from offbeat.population.availability import Availability, Intervals
-from offbeat.population.devices.bandwidth_traces import Trace
+from offbeat.population.devices.bandwidth_traces import Trace, trace_within_limits
 from offbeat.population.devices.client_devices import ConstantLink, Link, TraceLink
 
 
@@ -91,4 +91,4 @@ def _trace(client: int, rows: NDArray[np.float64]) -> Trace:
     seconds, rates = rows[:, 0] - rows[0, 0], rows[:-1, 1]
     if (np.diff(seconds) <= 0).any() or (rates < 0).any() or not rates.any():
         raise OffbeatError(f"client {client}'s trace must have rising seconds, and bytes per second of 0 or more")
-    return Trace(f"client {client}", seconds, rates)
+    return trace_within_limits(f"client {client}", seconds, rates)

@@ -137,6 +137,12 @@ def parse_pensieve(name: str, content: bytes) -> Trace:
     with np.errstate(over="ignore", invalid="ignore"):
         seconds = table[:, 0] - table[0, 0]
         rates = table[1:, 1] * _BYTES_PER_MEGABIT
+    return trace_within_limits(name, seconds, rates)
+
+
+def trace_within_limits(name: str, seconds: NDArray[np.float64], rates: NDArray[np.float64]) -> Trace:
+    """Return a trace; raise ``OffbeatError`` if it is too short, or carries nothing or too much to compute with."""
+    with np.errstate(over="ignore", invalid="ignore"):
         total = float(rates @ np.diff(seconds))
     # Keeps quotients by the trace's length and content far from overflow.
     if not (seconds[-1] >= _SHORTEST_SECONDS and 1.0 <= total < math.inf):

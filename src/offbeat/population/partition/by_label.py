@@ -24,8 +24,8 @@ def dirichlet(labels: NDArray[np.int64], clients: int, alpha: float, seed: int) 
     ``alpha`` is the concentration of the distribution, 0 < alpha ≤ 10⁹.
     """
     check_clients(len(labels), clients)
-    if alpha > _MAX_ALPHA:
-        raise OffbeatError(f"alpha is {alpha}, but must be at most {_MAX_ALPHA:g}")
+    if not 0 < alpha <= _MAX_ALPHA:
+        raise OffbeatError(f"alpha is {alpha}, but must be at most {_MAX_ALPHA:g}, and above 0")
     random = generator(seed, Purpose.PARTITION)
     order = random.permutation(len(labels))
     owner = np.empty(len(labels), np.int64)

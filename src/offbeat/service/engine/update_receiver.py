@@ -118,6 +118,8 @@ class UpdateReceiver:
                     "no-share", "updates of this run are not masked: join without --terms, and with another --folder"
                 )
             await shares.prepare(assignment.version)
+            if self._engine.coordinator.visits.assignment(assignment.client, assignment.visit) is None:
+                return  # the visit has ended meanwhile: its receipt is the answer
             shares.check(assignment, header)
             return
         if models.differs(assignment.version, header.model_sha256):
