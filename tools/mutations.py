@@ -28,7 +28,9 @@ from possible_mutations import Edit, Mutation, all_mutations, choose, locate
 
 ROOT = Path(__file__).parents[1]
 # Also tested by the contract of all algorithms: the state machines, and what they stand on.
-UNDER_CONTRACT = re.compile(r"src/offbeat/(algorithms/|compression/|coordinator|selection|checkpoint|tensor_file)")
+UNDER_CONTRACT = re.compile(
+    r"packages/client/offbeat_core/compression/|src/offbeat/(algorithms|coordinator|checkpoint_values|tensor_file)"
+)
 CONTRACT = [f"tests/algorithms/test_{name}.py" for name in ("contract", "contract_basics", "whole_contract")]
 PYTEST = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
 

@@ -141,7 +141,7 @@ def parse_pensieve(name: str, content: bytes) -> Trace:
 
 
 def trace_within_limits(name: str, seconds: NDArray[np.float64], rates: NDArray[np.float64]) -> Trace:
-    """Return a trace; raise ``OffbeatError`` if it is too short, or carries nothing or too much to compute with."""
+    """Return a trace, or raise ``OffbeatError`` if its values are out of range."""
     with np.errstate(over="ignore", invalid="ignore"):
         total = float(rates @ np.diff(seconds))
     # Keeps quotients by the trace's length and content far from overflow.

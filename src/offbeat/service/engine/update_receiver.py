@@ -119,7 +119,7 @@ class UpdateReceiver:
                 )
             await shares.prepare(assignment.version)
             if self._engine.coordinator.visits.assignment(assignment.client, assignment.visit) is None:
-                return  # the visit has ended meanwhile: its receipt is the answer
+                return  # the visit has ended during the wait: its receipt is the answer
             shares.check(assignment, header)
             return
         if models.differs(assignment.version, header.model_sha256):
