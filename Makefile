@@ -19,7 +19,7 @@ help: ## list the targets
 	$(BIN)/python -m pip install --quiet --no-compile --editable packages/client --editable . --editable studies --group dev
 	touch $@
 
-run: .venv/installed ## compare FedAvg, FedAsync and FedBuff on Fashion-MNIST (about 4 minutes with the installation); ARGS="--set …" changes it
+run: .venv/installed ## compare FedAvg, FedAsync and FedBuff on Fashion-MNIST (about 3 minutes with the installation); ARGS="--set …" changes it
 	$(BIN)/offbeat compare experiments/quickstart.toml --jobs 2 $(ARGS)
 
 check: .venv/installed ## lint, type-check and test what has changed since the branch left main (about a minute)

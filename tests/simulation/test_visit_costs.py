@@ -112,6 +112,17 @@ def test_a_link_without_bandwidth_whenever_the_client_is_online_is_an_error(trac
     assert make(Alternating(2, 1.0, np.array([0])), "pause", up=dead_by_turns).upload(0, 3.0, 16.0) == (7.0, 0.0)
 
 
+def test_an_availability_that_does_not_know_the_time_is_an_error():
+    class Lost:
+        def next_available(self, client, seconds):
+            return math.nan
+
+        next_offline = next_available
+
+    with pytest.raises(OffbeatError, match=r"^population\.availability: next_available\(0, 3\) is not a number$"):
+        make(Lost(), "pause").upload(0, 3.0, 8.0)
+
+
 def test_a_remainder_of_rounding_does_not_wait_until_the_client_is_back(intervals):
     world = make(intervals([(0.7, 1.0), (50.0, 60.0)]), "pause")
     assert world.upload(0, 0.7, (1.0 - 0.7) * (1 + 1e-14)) == (1.0, 0.0)

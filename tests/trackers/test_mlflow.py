@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of what MLflow's server use
 
 @pytest.fixture
 def mlflow_server(tmp_path, monkeypatch):
-    """Return a function that starts the server at the address that trackers are told, as a context."""
+    """Return a context manager that runs the server; trackers find its address in the environment."""
     pytest.importorskip("mlflow.server")
     from mlflow.server import app, constants
     from werkzeug.serving import make_server

@@ -68,6 +68,8 @@ class Timing:
         now, left = start, amount
         for _ in range(_MAX_INTERVALS):
             online = self._availability.next_available(client, now)
+            if math.isnan(online):
+                raise OffbeatError(f"population.availability: next_available({client}, {now:g}) is not a number")
             if online == math.inf or (online > now and not self._pauses):
                 return (online if self._pauses else now), left
             end = link.transfer_end(client, online, left)
