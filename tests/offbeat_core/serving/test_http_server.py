@@ -1,3 +1,4 @@
+import asyncio
 import resource
 import socket
 import time
@@ -8,7 +9,7 @@ import httpx
 import pytest
 import torch
 from offbeat_core.errors import OffbeatError
-from offbeat_core.serving.http_server import listen, max_connections, raise_file_limit
+from offbeat_core.serving.http_server import UnreadBody, listen, max_connections, raise_file_limit
 
 from tests.e2e.server_process import Server
 from tests.service.conftest import Peer, running
@@ -79,3 +80,38 @@ def test_idle_connections_neither_end_the_server_nor_lock_others_out(launcher, t
                 assert ready.text == "ok\n"
         assert time.monotonic() - began < 10
         assert not server.has_ended()
+
+
+LENGTH, CHUNKED = (b"content-length", b"4"), (b"transfer-encoding", b"chunked")
+
+
+@pytest.mark.parametrize(
+    ("headers", "pieces", "ends"),
+    [
+        ([LENGTH], [b"ab", b"cd"], [False, True]),
+        ([LENGTH], [b"abcd"], [True]),
+        ([LENGTH], [b"ab"], [False]),
+        ([CHUNKED], [b"abcd", b"ef"], [False, False]),
+        ([LENGTH, CHUNKED], [b"abcd", b"ef"], [False, False]),
+        ([CHUNKED, LENGTH], [b"abcd"], [False]),
+        ([LENGTH], [], []),
+    ],
+)
+def test_a_body_ends_with_its_last_announced_byte_and_the_connection_closes_before_it(headers, pieces, ends):
+    came, sent = [], []
+    left = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+
+    async def receive():
+        return left.pop(0)
+
+    async def send(message):
+        sent.append(message)
+
+    async def app(_, receive, send):
+        came.extend([await receive() for _ in pieces])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    asyncio.run(UnreadBody(app)({"type": "http", "headers": headers}, receive, send))
+    assert [not message["more_body"] for message in came] == ends
+    closes = (b"connection", b"close") in sent[0]["headers"]
+    assert closes == (True not in ends)
