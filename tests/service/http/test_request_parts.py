@@ -1,6 +1,5 @@
 import pytest
 import torch
-from starlette.requests import Request
 
 from offbeat.algorithms import SCAFFOLD, FedBuff, FedDyn, LocalPlan
 from offbeat.service.http.request_parts import bearer_token, missing_support
@@ -15,7 +14,7 @@ from tests.simulation.test_simulator_contract import Greedy
 )
 def test_a_bearer_token_is_read(authorization, token):
     headers = [] if authorization is None else [(b"authorization", authorization.encode("latin-1"))]
-    assert bearer_token(Request({"type": "http", "headers": headers})) == token
+    assert bearer_token({"type": "http", "headers": headers}) == token
 
 
 FEDBUFF, GREEDY, SCAFFOLD_OF_ONE = FedBuff(), Greedy(buffer_size=1, concurrency=1), SCAFFOLD(cohort=1)

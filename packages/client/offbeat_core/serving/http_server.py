@@ -6,7 +6,6 @@ import socket
 import sys
 from typing import Any
 
-from fastapi import FastAPI
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
@@ -40,7 +39,7 @@ class HttpServer(EmbeddedServer):
     """
 
     def __init__(
-        self, app: FastAPI, listener: socket.socket, certificates: Certificates | None, max_connections: int
+        self, app: ASGIApp, listener: socket.socket, certificates: Certificates | None, max_connections: int
     ) -> None:
         super().__init__(
             app,

@@ -10,23 +10,20 @@ from offbeat_core import messages
 from starlette.requests import ClientDisconnect
 
 from offbeat.service.engine.operations import Operations
-from offbeat.service.engine.update_receiver import UploadRequest
 from offbeat.service.http.model_response import ModelResponse
 from offbeat.service.http.request_parts import (
     Client,
     Length,
     Number,
-    Offset,
     Text,
     bearer_token,
-    missing_support,
+    lacks,
     missing_terms,
     other_protocol,
     required_length,
     supported,
 )
 from offbeat.service.refusal import Refusal
-from offbeat.service.updates.update_header import parse_header
 
 T = TypeVar("T")
 
@@ -37,7 +34,6 @@ def add_client_routes(app: FastAPI, service: Operations) -> None:
     _add_probe_routes(app, service)
     _add_visit_routes(app, service)
     _add_evaluation_routes(app, service)
-    _add_upload_routes(app, service)
 
 
 def _add_account_routes(app: FastAPI, service: Operations) -> None:
@@ -54,7 +50,7 @@ def _add_account_routes(app: FastAPI, service: Operations) -> None:
         missing = other_protocol(offbeat_protocol) or missing
         if missing is not None:
             raise Refusal("not-supported", missing)
-        return await service.enrol(bearer_token(request), enrolment)
+        return await service.enrol(bearer_token(request.scope), enrolment)
 
     @app.post("/v1/examples")
     async def declare(client: Client, declaration: messages.Declaration) -> messages.Declaration:
@@ -97,7 +93,7 @@ def _add_visit_routes(app: FastAPI, service: Operations) -> None:
         offbeat_protocol: Text = None,
     ) -> messages.CheckedIn:
         """Ask for work."""
-        missing = other_protocol(offbeat_protocol) or _missing(service, offbeat_supports)
+        missing = lacks(service, offbeat_protocol, offbeat_supports)
         if missing is not None:
             raise Refusal("not-supported", missing)
         service.hear(client, can_evaluate="evaluate" in supported(offbeat_supports))
@@ -122,6 +118,11 @@ def _add_visit_routes(app: FastAPI, service: Operations) -> None:
         service.metrics.download_bytes.inc(int(response.headers["Content-Length"]))
         return response
 
+    @app.get("/v1/uploads/{number}")
+    async def upload_state(client: Client, number: Number) -> messages.UploadState:
+        """Ask whether an update would count, and how many bytes of it have arrived."""
+        return await service.upload_state(client, number)
+
     @app.post("/v1/visits/{number}/heartbeat")
     async def heartbeat(client: Client, number: Number) -> messages.Beat:
         """Renew a visit's lease."""
@@ -145,45 +146,6 @@ def _add_evaluation_routes(app: FastAPI, service: Operations) -> None:
     async def give_up_evaluation(client: Client, version: Number) -> None:
         """Do not evaluate a version."""
         await service.give_up_evaluation(client, version)
-
-
-def _add_upload_routes(app: FastAPI, service: Operations) -> None:
-    @app.get("/v1/uploads/{number}")
-    async def upload_state(client: Client, number: Number) -> messages.UploadState:
-        """Ask whether an update would count, and how many bytes of it have arrived."""
-        return await service.upload_state(client, number)
-
-    @app.put("/v1/uploads/{number}", response_model=messages.Received, responses={202: {"model": messages.Partly}})
-    async def upload(
-        request: Request,
-        client: Client,
-        number: Number,
-        content_length: Length = None,
-        upload_offset: Offset = 0,
-        offbeat_update: Text = None,
-        offbeat_supports: Text = None,
-        offbeat_protocol: Text = None,
-        checkin: bool = False,
-    ) -> Response:
-        """Send an update, or a part of one."""
-        length = required_length(content_length)
-        header = parse_header(offbeat_update)
-        # A client that lacks what the algorithm needs gets no visit, and the reason when it checks in.
-        missing = other_protocol(offbeat_protocol) or _missing(service, offbeat_supports)
-        service.hear(client, can_evaluate="evaluate" in supported(offbeat_supports))
-        answer = await service.upload(
-            UploadRequest(
-                client, number, header, upload_offset, length, request.stream(), check_in=checkin and missing is None
-            )
-        )
-        # Not returned as it is, since FastAPI would validate the message again in its most frequent route.
-        status = 202 if isinstance(answer, messages.Partly) else 200
-        return Response(answer.model_dump_json(), status, media_type="application/json")
-
-
-def _missing(service: Operations, offbeat_supports: str | None) -> str | None:
-    coordinator, is_masked = service.engine.coordinator, service.engine.shares is not None
-    return missing_support(coordinator.algorithm, coordinator.local, offbeat_supports, is_masked=is_masked)
 
 
 async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:

@@ -21,7 +21,8 @@ from offbeat.service.http.admin_routes import add_admin_routes
 from offbeat.service.http.client_routes import add_client_routes
 from offbeat.service.http.live_routes import add_live_routes
 from offbeat.service.http.request_limits import BodyLimit, TokenLimit
-from offbeat.service.http.request_parts import PROBLEMS, authenticate
+from offbeat.service.http.request_parts import PROBLEMS, authenticate, malformed
+from offbeat.service.http.upload_route import UploadRoute, describe_upload
 from offbeat.service.live.viewers import Viewers
 from offbeat.service.refusal import Refusal
 
@@ -54,11 +55,8 @@ def add_error_answers(app: FastAPI, service: Operations) -> None:
         return answer(service.engine.disk.refusal(error))
 
     @app.exception_handler(RequestValidationError)
-    async def malformed(_: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"][:5])[:200]
-        detail = f"{where}: {first['msg'][:200]}".encode("unicode_escape").decode("ascii")
-        return answer(Refusal("malformed-request", detail))
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        return answer(malformed(error.errors()[0]))
 
     @app.exception_handler(HTTPException)
     async def other(_: Request, error: HTTPException) -> Response:
@@ -70,27 +68,24 @@ def add_error_answers(app: FastAPI, service: Operations) -> None:
         return Response(status_code=499)  # nobody receives it
 
 
-def make_app(service: Operations, connections: Connections, viewers: Viewers) -> FastAPI:
+def make_app(service: Operations, connections: Connections, viewers: Viewers) -> ASGIApp:
     """Return the application of a service over these connections."""
-    app = FastAPI(
+    api = FastAPI(
         title="Offbeat", version=PROTOCOL, docs_url=None, redoc_url=None, redirect_slashes=False, responses=PROBLEMS
     )
-    app.state.service = service
-    app.state.connections = connections
-    add_client_routes(app, service)
-    add_admin_routes(app, service)
-    add_live_routes(app, service, viewers)
-    add_error_answers(app, service)
-    app.add_middleware(
-        BodyLimit,
-        authenticate=partial(authenticate, service, connections),
-        answer=partial(refusal_answer, service),
-    )
-    app.add_middleware(TokenLimit, most=connections.max_per_token, answer=partial(refusal_answer, service))
-    app.add_middleware(UnreadBody)
-    app.add_middleware(RequestTimer, metrics=service.metrics)
-    app.add_middleware(CountedRequests, connections=connections)
-    return app
+    api.state.service = service
+    api.state.connections = connections
+    add_client_routes(api, service)
+    describe_upload(api)
+    add_admin_routes(api, service)
+    add_live_routes(api, service, viewers)
+    add_error_answers(api, service)
+    answer = partial(refusal_answer, service)
+    app = BodyLimit(api, partial(authenticate, service, connections), answer)
+    app = UploadRoute(app, service, connections, answer)
+    app = TokenLimit(app, connections.max_per_token, answer)
+    app = RequestTimer(UnreadBody(app), service.metrics)
+    return CountedRequests(app, connections)
 
 
 class RequestTimer:

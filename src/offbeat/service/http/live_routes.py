@@ -124,5 +124,5 @@ def add_live_routes(app: FastAPI, service: Operations, viewers: Viewers) -> None
     @app.get("/v1/admin/events", include_in_schema=False)
     async def events(request: Request, _: Admin, last_event_id: Text = None) -> Response:
         """Send the run's state as server-sent events."""
-        token = bearer_token(request) or ""
+        token = bearer_token(request.scope) or ""
         return EventStream(viewers, last_event_id or "", lambda: service.accounts.is_valid(token, "admin"))

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 
 from offbeat_core.serving.connections import counted
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -81,7 +80,7 @@ class TokenLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
-        token = bearer_token(Request(scope)) if scope["type"] == "http" else None
+        token = bearer_token(scope) if scope["type"] == "http" else None
         if token is None:
             await self._app(scope, receive, send)
             return

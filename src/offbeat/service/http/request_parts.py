@@ -1,5 +1,6 @@
 """Tokens, headers, numbers and protocol versions of requests."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Path, Request
@@ -18,15 +19,20 @@ LARGEST_NUMBER = 2**63 - 1
 PROBLEMS: dict[int | str, dict[str, Any]] = {"default": {"model": Problem, "description": "Refused"}}
 
 
-def bearer_token(request: Request) -> str | None:
+def header(scope: Scope, name: bytes) -> str | None:
+    """Return the first of a request's headers of this name in lower case, or None."""
+    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)
+
+
+def bearer_token(scope: Scope) -> str | None:
     """Return the token of a request, None if it has none."""
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    scheme, _, token = (header(scope, b"authorization") or "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 
 
 def authenticate(service: Operations, connections: Connections, scope: Scope) -> None:
     """Check a request's token before its body is read; the route checks its kind."""
-    token = bearer_token(Request(scope))
+    token = bearer_token(scope)
     service.accounts.check_any(token, may_have_ended=scope["path"] == "/v1/enrol")
     connections.trust(peer_of(scope), token or "")
 
@@ -38,15 +44,27 @@ def required_length(content_length: int | None) -> int:
     return content_length
 
 
-async def _client(request: Request) -> int:
-    token = bearer_token(request)
-    client = request.app.state.service.client(token)
-    request.app.state.connections.trust(peer_of(request.scope), token or "")
+def malformed(error: Mapping[str, Any]) -> Refusal:
+    """Return the refusal for one of pydantic's errors, in a short line of ASCII."""
+    where = ".".join(str(part) for part in error["loc"][:5])[:200]
+    detail = f"{where}: {error['msg'][:200]}".encode("unicode_escape").decode("ascii")
+    return Refusal("malformed-request", detail)
+
+
+def authenticate_client(service: Operations, connections: Connections, scope: Scope) -> int:
+    """Return the client of a request's token."""
+    token = bearer_token(scope)
+    client = service.client(token)
+    connections.trust(peer_of(scope), token or "")
     return client
 
 
+async def _client(request: Request) -> int:
+    return authenticate_client(request.app.state.service, request.app.state.connections, request.scope)
+
+
 async def _admin(request: Request) -> int:
-    token = bearer_token(request)
+    token = bearer_token(request.scope)
     number = request.app.state.service.accounts.check(token, "admin")
     acting.set(None if token is None else token_id(token))
     return number
@@ -82,6 +100,16 @@ def other_protocol(protocol: str | None) -> str | None:
         return None
     theirs = "none" if protocol is None else ascii(protocol[:20])
     return f"this server speaks protocol {PROTOCOL}, the client {theirs}: use the same version of Offbeat for both"
+
+
+def lacks(service: Operations, protocol: str | None, supports: str | None) -> str | None:
+    """Return a message about what a client lacks to get a visit, or None.
+
+    ``protocol`` and ``supports`` are its headers ``Offbeat-Protocol`` and ``Offbeat-Supports``.
+    """
+    coordinator, is_masked = service.engine.coordinator, service.engine.shares is not None
+    missing = missing_support(coordinator.algorithm, coordinator.local, supports, is_masked=is_masked)
+    return other_protocol(protocol) or missing
 
 
 def missing_support(
