@@ -1,0 +1,97 @@
+"""A process's part in a log: it follows the log's rows, becomes the leader, and appends until it is replaced."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+
+from offbeat.service.log.log import EPOCH, BrokenLogError, Log, ReplacedError, Row, UnknownOutcomeError
+
+_READ_AT_ONCE = 1000
+
+
+class Term:
+    """Follows a log, and leads it.
+
+    Args:
+        log: The log.
+        holder: An id that no other process has had.
+        number: The last row that the process knows already.
+        epoch: That row's epoch; 0 for none.
+
+    Attributes:
+        number: The last row that the process has read or appended.
+        epoch: That row's epoch.
+        is_leader: Whether that row, too, was appended by this process, and nobody is known to have replaced it.
+    """
+
+    def __init__(self, log: Log, holder: str, number: int = 0, epoch: int = 0) -> None:
+        self.number = number
+        self.epoch = epoch
+        self.is_leader = False
+        self._log = log
+        self._holder = holder
+        self._unsettled: list[Row] = []  # the last append's, if its outcome is unknown
+
+    async def follow(self) -> AsyncIterator[Row]:
+        """Yield the rows that have come since, up to the log's end.
+
+        Raises:
+            BrokenLogError: A row is missing, or of an earlier epoch than the one before.
+        """
+        while rows := await self._log.read(self.number, _READ_AT_ONCE):
+            for row in rows:
+                self._check(row)
+                self.number, self.epoch = row.number, row.epoch
+                yield row
+
+    async def lead(self) -> bool:
+        """Try to begin an epoch behind the last row; return whether this process leads.
+
+        If it does not, another row has come: the process follows the log to its end before it tries again.
+        """
+        row = Row(self.number + 1, self.epoch + 1, EPOCH, self._holder)
+        try:
+            await self._log.append([row], after=(self.number, self.epoch))
+        except (ReplacedError, UnknownOutcomeError):
+            # An append that seemed lost may have held.
+            if await self._log.read(self.number, 1) != [row]:
+                return False
+        self.number, self.epoch, self.is_leader = row.number, row.epoch, True
+        return True
+
+    async def append(self, rows: Sequence[Row]) -> None:
+        """Append the leader's next rows; their numbers and epochs are set here.
+
+        Returns once they are durable. After ``UnknownOutcomeError`` the same rows have to be appended again before any
+        others, which tells whether they are in the log.
+
+        Raises:
+            ReplacedError: Another process leads: nothing that this one has not appended may be answered.
+            LogUnavailableError: The log cannot be reached; the rows may be appended again.
+            UnknownOutcomeError: The rows may be in the log.
+        """
+        if not self.is_leader:
+            raise ReplacedError("this process does not lead")
+        numbered = [replace(row, number=self.number + i, epoch=self.epoch) for i, row in enumerate(rows, 1)]
+        assert self._unsettled in ([], numbered), "other rows than those whose outcome is unknown"
+        try:
+            await self._log.append(numbered, after=(self.number, self.epoch))
+        except UnknownOutcomeError:
+            self._unsettled = numbered
+            raise
+        except ReplacedError:
+            # One append is under way at a time, so rows of this epoch that are there already are these: an earlier
+            # attempt, whose outcome was unknown, has held.
+            found = await self._log.read(self.number, len(numbered))
+            if found != numbered:
+                self.is_leader = False
+                raise
+        self._unsettled = []
+        self.number += len(numbered)
+
+    def _check(self, row: Row) -> None:
+        is_next_epoch = row.epoch == self.epoch + (row.name == EPOCH)
+        if row.number != self.number + 1 or not is_next_epoch:
+            raise BrokenLogError(
+                f"the log is broken: row {row.number} of epoch {row.epoch} follows row {self.number} of epoch "
+                f"{self.epoch}; restore a backup"
+            )

@@ -1,0 +1,94 @@
+import asyncio
+from collections.abc import AsyncIterator, Generator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from offbeat.service.log.log import ReplacedError, Row
+from offbeat.service.log.sql_log import SqlLog
+from tests.postgres import postgres as postgres
+
+FIRST = Row(1, 1, "epoch", "a")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'log.sqlite'}"
+        return
+    url = request.getfixturevalue("postgres")
+    yield url
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE IF EXISTS log")
+    engine.dispose()
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[SqlLog]:
+    log = SqlLog(sa.create_engine(url))
+    await log.open()
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+def test_rows_come_back_as_they_were_appended(url: str) -> None:
+    rows = [
+        FIRST,
+        Row(2, 1, "receive", '{"client": 3}', body=b"\x00\xff", digest="ab"),
+        Row(3, 1, "receive", "{}", blob="x", digest="cd"),
+    ]
+
+    async def run() -> None:
+        async with opened(url) as log:
+            await log.append(rows[:1], after=(0, 0))
+            await log.append(rows[1:], after=(1, 1))
+            assert await log.read(0, 10) == rows
+            assert await log.read(1, 1) == rows[1:2]
+        async with opened(url) as log:
+            assert await log.read(2, 10) == rows[2:]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("after", [(0, 0), (1, 2), (2, 1)], ids=["not the last", "another epoch", "not there"])
+def test_an_append_behind_another_row_than_the_last_changes_nothing(url: str, after: tuple[int, int]) -> None:
+    async def run() -> None:
+        async with opened(url) as log:
+            await log.append([FIRST], after=(0, 0))
+            rows = [Row(after[0] + i, 1, "drop", "{}") for i in (1, 2)]
+            with pytest.raises(ReplacedError):
+                await log.append(rows, after=after)
+            assert await log.read(0, 10) == [FIRST]
+
+    asyncio.run(run())
+
+
+def test_of_many_that_append_at_once_one_succeeds(url: str) -> None:
+    async def run() -> None:
+        async with opened(url) as log:
+            await log.append([FIRST], after=(0, 0))
+
+        async def race(number: int) -> int | None:
+            async with opened(url) as log:
+                try:
+                    await log.append([Row(2, 2, "epoch", str(number)), Row(3, 2, "drop", "{}")], after=(1, 1))
+                except ReplacedError:
+                    return None
+                return number
+
+        for _ in range(5):
+            winners = [winner for winner in await asyncio.gather(*map(race, range(6))) if winner is not None]
+            async with opened(url) as log:
+                rows = await log.read(1, 10)
+                assert [row.arguments for row in rows] == [*map(str, winners), "{}"]
+                engine = sa.create_engine(url)
+                with engine.begin() as connection:
+                    connection.exec_driver_sql("DELETE FROM log WHERE number > 1")
+                engine.dispose()
+
+    asyncio.run(run())
