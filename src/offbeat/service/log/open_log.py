@@ -1,0 +1,103 @@
+"""Opening of a log by its URL, with the checks that its promises rest on."""
+
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from offbeat_core.errors import OffbeatError
+from sqlalchemy import event, exc
+
+from offbeat.service.log.sql_log import SqlLog
+
+_CONNECT_SECONDS = 5
+_SESSION = {
+    # A session that hangs, or whose machine is gone, must not keep a row's number for long.
+    "idle_in_transaction_session_timeout": "5s",
+    "lock_timeout": "5s",
+    "statement_timeout": "30s",
+    "tcp_user_timeout": "5s",
+}
+_SYNCED_COMMITS = ("on", "remote_apply", "remote_write", "local")
+
+
+async def open_log(url: str) -> SqlLog:
+    """Open a log; make its table if the database does not have it.
+
+    Args:
+        url: ``sqlite:///PATH`` or ``postgresql://USER@HOST/DATABASE``, as SQLAlchemy takes them.
+
+    Raises:
+        OffbeatError: The database cannot be reached, or may lose what it has acknowledged.
+    """
+    try:
+        parsed = sa.make_url(url)
+    except exc.ArgumentError:
+        raise OffbeatError(f"store.log is no URL: {url!r}") from None
+    match parsed.get_backend_name():
+        case "sqlite":
+            engine = sqlite_engine(Path(parsed.database or ""))
+        case "postgresql":
+            engine = _postgres_engine(parsed)
+        case name:
+            raise OffbeatError(f"store.log cannot be {name!r}: allowed are sqlite and postgresql")
+    log = SqlLog(engine)
+    try:
+        await log.open()
+    except exc.DBAPIError as error:
+        raise OffbeatError(f"cannot use the log {shown(parsed)}: {_first_line(error)}") from error
+    except BaseException:
+        await log.close()
+        raise
+    return log
+
+
+def sqlite_engine(path: Path) -> sa.Engine:
+    """Return the engine of a file, whose commits return once they are on disk."""
+    engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
+
+    def prepare(connection: Any, _: Any) -> None:
+        cursor = connection.cursor()
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", "busy_timeout = 10000"):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    event.listen(engine, "connect", prepare)
+    return engine
+
+
+def _postgres_engine(url: sa.URL) -> sa.Engine:
+    options = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
+    engine = sa.create_engine(
+        url.set(drivername="postgresql+psycopg"),
+        connect_args={"options": options, "connect_timeout": _CONNECT_SECONDS},
+        pool_size=1,
+        pool_pre_ping=False,
+    )
+    event.listen(engine, "connect", lambda connection, _: _check_promises(connection, shown(url)))
+    return engine
+
+
+def _check_promises(connection: Any, name: str) -> None:
+    """Raise ``OffbeatError`` if a committed row may be lost, or the server is not the one that takes rows."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT current_setting('fsync'), current_setting('full_page_writes'), "
+            "current_setting('synchronous_commit'), pg_is_in_recovery()"
+        )
+        fsync, full_pages, commits, is_replica = cursor.fetchone()
+    connection.rollback()
+    if is_replica:
+        raise OffbeatError(f"the log {name} is a replica, which takes no rows: give the primary's address")
+    if fsync != "on" or full_pages != "on":
+        raise OffbeatError(f"the log {name} may lose rows: set fsync and full_page_writes to on in postgresql.conf")
+    if commits not in _SYNCED_COMMITS:
+        raise OffbeatError(f"the log {name} may lose rows: synchronous_commit is {commits}; set it to on")
+
+
+def shown(url: sa.URL) -> str:
+    """Return a URL for messages, without its password."""
+    return url.render_as_string(hide_password=True)
+
+
+def _first_line(error: exc.DBAPIError) -> str:
+    return str(error.orig).strip().partition("\n")[0]
