@@ -1,0 +1,1 @@
+"""Large bodies: written once under a name that is new, and never changed."""
