@@ -1,81 +1,91 @@
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, field
 from random import Random
 
 import pytest
 
-from offbeat.service.log.log import EPOCH, BrokenLogError, LogUnavailableError, ReplacedError, Row, UnknownOutcomeError
+from offbeat.service.log.group_commit import GroupCommit
+from offbeat.service.log.log import EPOCH, BrokenLogError, LogUnavailableError, Row, UnknownOutcomeError
 from offbeat.service.log.term import Term
+from offbeat.service.refusal import Refusal
 from tests.service.log.faulty_log import FaultyConnection, MemoryLog
 from tests.service.log.virtual_loop import run_virtually
 
 
-@dataclass
-class Acknowledged:
-    """What processes have told others, in order."""
-
-    values: list[str] = field(default_factory=list)
-
-
 class Process:
-    """Follows the log, leads it when nobody seems to, and appends a value at a time, which it then acknowledges."""
+    """A server that follows the log, leads it when nobody seems to, and acknowledges what its clients hand in."""
 
-    def __init__(self, name: str, connection: FaultyConnection, random: Random, acknowledged: Acknowledged) -> None:
+    def __init__(self, name: str, connection: FaultyConnection, random: Random, acknowledged: list[str]) -> None:
         self.connection = connection
         self.read: list[Row] = []
         self._name = name
         self._random = random
         self._acknowledged = acknowledged
+        self._terms = 0
 
     async def work(self) -> None:
-        term = Term(self.connection, self._name)
-        value = 0
+        number = epoch = 0
         while True:
-            try:
+            self._terms += 1
+            term = Term(self.connection, f"{self._name}.{self._terms}", number, epoch)
+            with suppress(LogUnavailableError, UnknownOutcomeError):
                 async for row in term.follow():
                     self.read.append(row)
                 await asyncio.sleep(self._random.expovariate(0.1))
-                if not await term.lead():
-                    continue
-                while True:
-                    value += 1
-                    names = [f"{self._name}-{value}-{i}" for i in range(self._random.randint(1, 3))]
-                    await self._append(term, names)
-            except (LogUnavailableError, ReplacedError):
-                term = Term(self.connection, f"{self._name}*{len(self.read)}.{value}", term.number, term.epoch)
+                if await term.lead():
+                    await self._lead(term)
+            number, epoch = (self.read[-1].number, self.read[-1].epoch) if self.read else (0, 0)
 
-    async def _append(self, term: Term, names: list[str]) -> None:
-        while True:
-            try:
-                await term.append([Row(0, 0, name, "") for name in names])
-            except (LogUnavailableError, UnknownOutcomeError):
-                continue
-            self._acknowledged.values.extend(names)
-            return
+    async def _lead(self, term: Term) -> None:
+        replaced = asyncio.Event()
+        commits = GroupCommit(term, lambda _: replaced.set())
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(commits.run())]
+            tasks += [group.create_task(self._client(i, commits)) for i in range(3)]
+            await replaced.wait()
+            for task in tasks:
+                task.cancel()
+
+    async def _client(self, client: int, commits: GroupCommit) -> None:
+        for number in range(1000):
+            await asyncio.sleep(self._random.expovariate(0.5))
+            name = f"{self._name}.{self._terms}-{client}-{number}"
+            commits.enter(Row(0, 0, name, ""))
+            with suppress(Refusal):
+                await self._answer(commits, name)
+
+    async def _answer(self, commits: GroupCommit, name: str) -> None:
+        await commits.wait_until_durable()
+        self._acknowledged.append(name)
 
 
 class Hasty(Process):
     """Acknowledges before the rows are durable."""
 
-    async def _append(self, term: Term, names: list[str]) -> None:
-        self._acknowledged.values.extend(names)
-        await term.append([Row(0, 0, name, "") for name in names])
+    async def _answer(self, commits: GroupCommit, name: str) -> None:
+        self._acknowledged.append(name)
 
 
 class Guesses(Process):
     """Takes an unknown outcome for a success."""
 
-    async def _append(self, term: Term, names: list[str]) -> None:
-        with suppress(UnknownOutcomeError):
-            await term.append([Row(0, 0, name, "") for name in names])
-        term._unsettled = []
-        self._acknowledged.values.extend(names)
+    async def _lead(self, term: Term) -> None:
+        append = term.append
+
+        async def guess(rows: list[Row]) -> None:
+            try:
+                await append(rows)
+            except UnknownOutcomeError:
+                term._unsettled = []
+                term.number += len(rows)
+
+        term.append = guess
+        await super()._lead(term)
 
 
 async def history(seed: int, kind: type[Process], log: MemoryLog) -> tuple[list[str], list[Process]]:
     random = Random(seed)
-    acknowledged = Acknowledged()
+    acknowledged: list[str] = []
     processes = [kind(f"p{i}", FaultyConnection(log, random), random, acknowledged) for i in range(3)]
     tasks = [asyncio.create_task(process.work()) for process in processes]
     for _ in range(4):
@@ -88,7 +98,7 @@ async def history(seed: int, kind: type[Process], log: MemoryLog) -> tuple[list[
         task.cancel()
     for process in processes:
         await process.connection.end()
-    return acknowledged.values, processes
+    return acknowledged, processes
 
 
 def problem(seed: int, kind: type[Process] = Process, *, has_fence: bool = True) -> str | None:
@@ -112,7 +122,7 @@ def problem(seed: int, kind: type[Process] = Process, *, has_fence: bool = True)
     holders = [row.arguments for row in rows if row.name == EPOCH]
     if [row.epoch for row in rows if row.name == EPOCH] != list(range(1, len(holders) + 1)):
         return "epochs"
-    if any(process.read != rows[: len(process.read)] and set(process.read) - set(rows) for process in processes):
+    if any(set(process.read) - set(rows) for process in processes):
         return "somebody has read a row that is not there"
     return None
 
