@@ -57,11 +57,12 @@ class Undisturbed:
         self.model_digests: dict[int, str] = {}  # of all that is downloaded, by version
         self._note_model()
         with closing(sqlite3.connect(self.folder / "offbeat.sqlite")) as database:
-            rows = database.execute("SELECT number, name, arguments, digest FROM log ORDER BY number").fetchall()
+            rows = database.execute("SELECT number, owner, name, arguments, digest FROM log ORDER BY number").fetchall()
         assert [number for number, *_ in rows] == list(range(1, len(rows) + 1))
-        for _, name, text, digest in rows:
-            self._make_again(name, json.loads(text), digest)
-            self._note_model()
+        for _, owner, name, text, digest in rows:
+            if owner == "coordinator":
+                self._make_again(name, json.loads(text), digest)
+                self._note_model()
 
     def check(self, told: Told) -> None:
         """Check that the log and the newest model are what clients and a coordinator know of."""

@@ -102,7 +102,7 @@ class Run:
                 engine, checkpoints = await open_engine(store, coordinator, LAYOUT, settings, failures.append)
             except (Refusal, OSError, OffbeatError) as error:
                 raise FailedStart from error
-            service = Operations(engine, Uploads(self.folder, 2**20), ACCOUNTS, run_id="run", settings=settings)
+            service = Operations(engine, Uploads(self.folder, 2**20), ACCOUNTS, settings)
             while left:
                 turn, client = left[0]
                 await self._turn(service, checkpoints, client, failures)

@@ -1,59 +1,66 @@
-"""Accounts in a database, without a server around them."""
+"""Accounts in a log, without a server around them."""
+
+import json
 
 import pytest
 
 from offbeat.service.accounts.accounts import Accounts
+from offbeat.service.accounts.registry import Registry
+from offbeat.service.audit.audit_log import AuditLog
+from offbeat.service.audit.verification import LogHead
 from offbeat.service.refusal import Refusal, no_space
-from offbeat.service.store.database import open_database
 
 
 class LogWriter:
-    """Writes each statement at once, unless there is a ``problem``."""
+    """Keeps all changes, unless there is a ``problem``."""
 
-    def __init__(self, database):
+    def __init__(self):
         self.problem = None
-        self._database = database
+        self.changes = []
 
     def check(self):
         if self.problem is not None:
             raise no_space(self.problem)
 
-    def execute(self, *statements):
-        with self._database.begin() as connection:
-            for statement in statements:
-                connection.execute(statement)
+    def enter(self, change, entry=None, head=None):
+        self.changes.append(json.loads(json.dumps(change)))
 
     def run_once_durable(self, action):
         action()
 
 
 class Opened:
-    """The accounts of a folder, which can be opened again; the time is ``now``."""
+    """The accounts of a log, which can be opened again; the time is ``now``.
 
-    def __init__(self, path):
+    Every second time they are those of a checkpoint.
+    """
+
+    def __init__(self):
         self.now = 1000.0
-        self._database = open_database(path)
-        self.log_writer = LogWriter(self._database)
+        self.log_writer = LogWriter()
+        self._is_saved = False
 
     def open(self, *, limit=3, token_seconds=100.0, max_examples=50):
+        registry = Registry()
+        for _, name, values in self.log_writer.changes:
+            registry.apply(name, values)
+        self._is_saved = not self._is_saved
+        if self._is_saved:
+            registry = Registry(json.loads(json.dumps(registry.state_dict())))
         return Accounts(
-            self._database,
+            registry,
             self.log_writer,
+            AuditLog(self.log_writer, LogHead(), lambda: self.now),
             clients_limit=limit,
             token_seconds=token_seconds,
             max_examples=max_examples,
             clock=lambda: self.now,
         )
 
-    def close(self):
-        self._database.dispose()
-
 
 @pytest.fixture
-def folder(tmp_path):
-    opened = Opened(tmp_path / "x.sqlite")
-    yield opened
-    opened.close()
+def folder():
+    return Opened()
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from offbeat.algorithms import AsyncCommSGD, FedLaAvg
 from offbeat.algorithms.components.schedules.patterns import round_robin
 from offbeat.cli.server import server as cli_server
 from offbeat.service.accounts.declared_examples import DeclaredExamples, within_share
+from offbeat.service.accounts.registry import Site
 from offbeat.service.store.backup import back_up
 from tests.service.conftest import LENGTH, running
 from tests.service.http_client import kind_of, until
@@ -42,29 +43,27 @@ def put_header(peer, visit, examples):
 
 
 def test_all_examples_are_known_once_every_client_has_declared_or_is_revoked(refused):
-    examples = DeclaredExamples(3, max_examples=50)
-    examples.set(0, None)
-    examples.set(1, 10)
+    sites = {client: Site("", 0.0, "", examples=declared) for client, declared in enumerate([None, 10])}
+    examples = DeclaredExamples(sites, 3, max_examples=50)
     assert (examples.is_known(0), examples.is_known(1)) == (False, True)
     assert (examples.missing(), examples.all()) == (2, None)
-    examples.set(2, 50)
+    sites[2] = Site("", 0.0, "", examples=50)
     assert (examples.missing(), examples.all()) == (1, None)
-    examples.revoke(0)
+    sites[0].revoked = 1.0
     assert (examples.missing(), examples.all()) == (0, [0, 10, 50])
     for client in (1, 2):
-        examples.set(client, 0)
+        sites[client].examples = 0
     assert examples.all() is None  # nobody would weigh anything
 
 
 def test_examples_are_those_declared_before_and_at_most_the_largest_number(refused):
-    examples = DeclaredExamples(2, max_examples=50)
-    examples.set(0, 10)
-    examples.set(1, None)
+    sites = {client: Site("", 0.0, "", examples=declared) for client, declared in enumerate([10, None])}
+    examples = DeclaredExamples(sites, 2, max_examples=50)
     examples.check(0, 10)
     examples.check(1, 50)
     assert refused(examples.check, 0, 11) == "wrong-examples"
     assert refused(examples.check, 1, 51) == "too-many-examples"
-    DeclaredExamples(2, None).check_maximum(10**9)
+    DeclaredExamples({}, 2, None).check_maximum(10**9)
 
 
 @pytest.mark.parametrize(
@@ -122,9 +121,13 @@ def test_the_weights_are_the_same_after_a_restart(checkpoint, tmp_path):
 def test_a_server_that_was_killed_between_the_last_enrolment_and_the_start_of_the_run_starts_it(tmp_path):
     with weighing(tmp_path / "server", max_share=0.5) as server:
         first, _ = (server.enrol(examples=examples) for examples in EXAMPLES[:2])
-    with closing(sqlite3.connect(tmp_path / "server" / "offbeat.sqlite")) as database:
-        database.execute("INSERT INTO clients (client, name, enrolled, token, examples) VALUES (2, '', 0, 'x', 50)")
-        database.commit()
+    with closing(sqlite3.connect(tmp_path / "server" / "offbeat.sqlite")) as database, database:
+        (last,) = database.execute("SELECT arguments FROM log WHERE name = 'enrol' ORDER BY number DESC").fetchone()
+        third = json.dumps(json.loads(last) | {"client": 2, "token": "x", "examples": 50})
+        query = (
+            "INSERT INTO log (number, owner, name, arguments) SELECT max(number) + 1, 'accounts', 'enrol', ? FROM log"
+        )
+        database.execute(query, (third,))
     with weighing(tmp_path / "server", max_share=0.5) as server:
         assert state_of(server) == "ok\n"
         shares = server.service.engine.coordinator.algorithm.shares
@@ -138,7 +141,7 @@ def test_a_period_begins_no_round_before_all_have_enrolled(tmp_path):
         first = server.enrol(examples=10)
         assert first.check_in(0.3) is None
         assert server.service.engine.coordinator.algorithm.version == 0
-        assert not server.service.engine.log_writer.number
+        assert not server.service.engine.coordinator.statistics.assigned
         for examples in EXAMPLES[1:]:
             server.enrol(examples=examples)
         assert first.check_in(5.0) is not None

@@ -8,7 +8,8 @@ from click.testing import CliRunner
 from offbeat_core.errors import OffbeatError
 
 from offbeat.cli.server import tokens as cli_tokens
-from offbeat.service.accounts.issued_tokens import IN_FOLDER, Account
+from offbeat.service.accounts.issued_tokens import IN_FOLDER
+from offbeat.service.accounts.registry import Account
 from tests.service.conftest import running
 from tests.service.http_client import kind_of
 

@@ -175,5 +175,5 @@ def test_changes_and_their_entries_are_written_together(tmp_path):
             for name in ("offbeat.sqlite", "offbeat.sqlite-wal"):
                 shutil.copyfile(server.folder / name, copy / name)
             with closing(sqlite3.connect(copy / "offbeat.sqlite")) as database:
-                (clients,) = database.execute("SELECT count(*) FROM clients").fetchone()
+                (clients,) = database.execute("SELECT count(*) FROM log WHERE name = 'enrol'").fetchone()
             assert kinds(copy).count("client enrolled") == clients == number + 1

@@ -123,7 +123,6 @@ def test_the_outcomes_of_visits_are_logged_and_counted(calls, coordinator, log_w
     assert outcomes == [None, [1], [True, 4]]
     assert (tally[1].lost, tally[2].counted, tally[2].staleness_sum) == (1, 1, 4)
     assert tally.working() == [0]
-    assert tally.number == log_writer.number
 
 
 def test_a_file_is_forgotten_without_later_records_and_updates_in_memory(tmp_path):

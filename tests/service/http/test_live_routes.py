@@ -46,7 +46,7 @@ def test_the_page_needs_no_token_and_holds_nothing_of_the_run(server):
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert "fedbuff" not in answer.text
-    assert server.service.run_id not in answer.text
+    assert server.service.engine.run.state.run_id not in answer.text
     assert "ward-3" not in answer.text
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from random import Random
 
 from offbeat.service.log.log import LogUnavailableError, ReplacedError, Row, UnknownOutcomeError
@@ -68,10 +69,8 @@ class FaultyConnection:
 
     async def _arrive_late(self, rows: list[Row], after: tuple[int, int]) -> None:
         await asyncio.sleep(self._random.expovariate(0.2))
-        try:
+        with suppress(ReplacedError):
             self._log.append(rows, after)
-        except ReplacedError:
-            pass
 
     async def _delay(self) -> None:
         await asyncio.sleep(self._random.expovariate(1.0))

@@ -54,7 +54,7 @@ def test_postgres_is_refused_where_a_commit_may_be_lost(postgres: str) -> None:
         connection.exec_driver_sql("ALTER SYSTEM SET synchronous_commit = off")
         connection.exec_driver_sql("SELECT pg_reload_conf()")
     try:
-        with pytest.raises(OffbeatError, match="may lose rows: synchronous_commit is off; set it to on$"):
+        with pytest.raises(OffbeatError, match=r"may lose rows: synchronous_commit is off; set it to on$"):
             opened(plain)
     finally:
         with admin.connect() as connection:

@@ -21,7 +21,7 @@ from tests.service.conftest import running
 STEPS = [
     (store_module, "_close_to_others"),
     (store_module, "open_database"),
-    (server_module.Store, "run_id"),
+    (server_module.Store, "audit_head"),
     (server_module, "listen"),
     (start_up, "load_checkpoint"),
     (start_up, "Disk"),

@@ -4,11 +4,10 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-import sqlalchemy as sa
 
 from offbeat.service.refusal import Refusal
 from offbeat.service.store import log_writer as module
-from offbeat.service.store.database import LogRecord, log, meta, open_database
+from offbeat.service.store.database import Change, LogRecord, open_database
 from offbeat.service.store.disk import Disk
 from offbeat.service.store.log_writer import LogWriter, SyncError
 
@@ -74,14 +73,14 @@ async def test_an_update_is_synced_then_logged_then_acted_upon(log_writer, path)
     segment, seen = Segment(path), []
     log_writer.append(record(1), segment)
     log_writer.append(record(2), segment)
-    log_writer.execute(sa.insert(meta).values(key="a", value="b"))
+    log_writer.enter(Change("run", "pause", {}))
     log_writer.run_once_durable(lambda: seen.append(logged(path)))
     await log_writer.wait_until_durable()
-    assert log_writer.number == 2
-    assert logged(path) == [1, 2]
+    assert log_writer.number == 3
+    assert logged(path) == [1, 2, 3]
     await log_writer.wait_until_durable()
     assert segment.seen[0] == []
-    assert seen == [[1, 2]]
+    assert seen == [[1, 2, 3]]
 
 
 async def test_records_have_consecutive_numbers(log_writer):
@@ -146,7 +145,7 @@ async def test_a_broken_disk_ends_the_server(log_writer, failures):
 
 
 async def test_a_statement_that_fails_ends_the_server_in_one_line(log_writer, failures):
-    log_writer.execute(sa.insert(log).values(number=1, name="drop", arguments=None))
+    log_writer.enter(Change("run", None, {}))
     with pytest.raises(Refusal):
         await log_writer.wait_until_durable()
     await log_writer.close()

@@ -42,22 +42,14 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
         Store(tmp_path / "file")
 
 
-def test_a_run_keeps_its_id_and_other_settings_are_refused_by_name(store):
-    run_id = store.run_id({"model": 1, "local": 2})
-    assert len(run_id) == 16
-    assert store.run_id({"local": 2, "model": 1}) == run_id
-    with pytest.raises(OffbeatError, match=r"other settings \(local, model\)"):
-        store.run_id({"model": 2})
-
-
 def test_records_are_read_in_order(store):
     records = [LogRecord(number, "drop", {"client": number}) for number in (1, 2, 3)]
-    assert store.last_number() == 0
+    assert not store.has_calls()
     with store.database.begin() as connection:
         connection.execute(sa.insert(log), [record.row() for record in reversed(records)])
     assert list(store.records(0)) == records
     assert list(store.records(2)) == records[2:]
-    assert store.last_number() == 3
+    assert store.has_calls()
     with store.database.begin() as connection:
         connection.execute(sa.update(log).values(arguments="{"))
     with pytest.raises(OffbeatError, match=r"is broken .*restore a backup"):
@@ -76,24 +68,3 @@ def test_a_folder_that_others_can_read_is_closed_to_them(store, tmp_path):
     Store(store.folder).close()
     assert {path.name for path in files if stat.S_IMODE(path.stat().st_mode) & 0o077} == set()
     assert stat.S_IMODE(outside.stat().st_mode) == 0o644
-
-
-def config(versions=None, **stop):
-    stop |= {} if versions is None else {"versions": versions}
-    return {"model": {"name": "mlp"}} | ({"stop": stop} if stop else {})
-
-
-def test_a_folder_takes_a_later_end_and_keeps_it(tmp_path):
-    store = Store(tmp_path / "server")
-    run_id = store.run_id(config(10, target=0.9))
-    assert store.run_id(config(20, target=0.9)) == run_id
-    with pytest.raises(OffbeatError, match=r"holds a run of 20 versions: stop.versions may only grow"):
-        store.run_id(config(10, target=0.9))
-    for other, keys in ((config(30, target=0.9) | {"model": {"name": "cnn"}}, "model, stop"), (config(30), "stop")):
-        with pytest.raises(OffbeatError, match=rf"other settings \({keys}\)"):
-            store.run_id(other)
-    assert store.run_id(config(20, target=0.9)) == run_id
-    assert store.run_id(config(target=0.9)) == run_id
-    with pytest.raises(OffbeatError, match=r"holds a run without stop.versions: leave it out$"):
-        store.run_id(config(30, target=0.9))
-    store.close()

@@ -2,16 +2,16 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any
 
-import sqlalchemy as sa
 from offbeat_core.tokens import looks_like, new_token, token_hash
 
 from offbeat.service.accounts.declared_examples import DeclaredExamples
-from offbeat.service.accounts.issued_tokens import IN_FOLDER, PREFIXES, Account, IssuedTokens, Kind, token_id
+from offbeat.service.accounts.issued_tokens import IN_FOLDER, PREFIXES, IssuedTokens, token_id
+from offbeat.service.accounts.registry import OWNER, Account, Kind, Registry, Site
 from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.refusal import Refusal
-from offbeat.service.store.database import clients
+from offbeat.service.store.database import Change
 from offbeat.service.store.log_writer import LogWriter
 
 _REMEDIES: dict[Kind, str] = {
@@ -28,17 +28,8 @@ _IF_UNKNOWN: dict[str, str] = {
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
-@dataclass(slots=True)
-class Site:
-    """A named client; times are in Unix seconds."""
-
-    name: str
-    enrolled: float
-    revoked: float | None = None  # None: not revoked
-
-
 class Accounts:
-    """All clients with the hashes of their tokens, in memory and in the database.
+    """The rules for clients and their tokens: who may do what, and what that changes in the ``registry``.
 
     At most ``clients_limit`` clients enrol. A client's token is valid for ``token_seconds``. ``clock`` returns Unix
     seconds. Where updates are private (``keeps_examples`` is false), numbers of examples are neither checked nor kept:
@@ -47,8 +38,9 @@ class Accounts:
 
     def __init__(
         self,
-        database: sa.Engine,
+        registry: Registry,
         log_writer: LogWriter,
+        audit: AuditLog,
         *,
         clients_limit: int,
         token_seconds: float | None,
@@ -56,40 +48,20 @@ class Accounts:
         keeps_examples: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.examples = DeclaredExamples(clients_limit, max_examples)
-        self.audit = AuditLog(database, log_writer, clock)
-        self.issued = IssuedTokens(database, log_writer, clock, self.audit)
+        self.audit = audit
+        self.sites = registry.sites
+        self.examples = DeclaredExamples(self.sites, clients_limit, max_examples)
+        self.issued = IssuedTokens(registry, log_writer, audit, clock)
+        self._registry = registry
         self._log_writer = log_writer
         self._limit = clients_limit
         self._keeps_examples = keeps_examples
         self._token_seconds = token_seconds
         self._clock = clock
-        self._accounts: dict[str, Account] = {}  # by hash
-        self.sites: dict[int, Site] = {}
-        self._hashes: dict[int, str] = {}  # by client
-        self._next_hashes: dict[int, str] = {}  # by client
-        self._load(database)
-
-    def _load(self, database: sa.Engine) -> None:
-        with database.connect() as connection:
-            rows = connection.execute(sa.select(clients)).all()
-        for row in rows:
-            client, is_revoked = row.client, row.revoked is not None
-            self.sites[client] = Site(row.name, row.enrolled, row.revoked)
-            self.examples.set(client, row.examples)
-            if is_revoked:
-                self.examples.revoke(client)
-            self._hashes[client] = row.token
-            self._accounts[row.token] = Account("client", client, expires=row.expires, revoked=is_revoked)
-            if row.next_token:
-                self._next_hashes[client] = row.next_token
-                self._accounts[row.next_token] = Account(
-                    "client", client, expires=row.next_expires, is_next=True, revoked=is_revoked
-                )
 
     def __len__(self) -> int:
         """Return the number of enrolled clients."""
-        return len(self._hashes)
+        return len(self.sites)
 
     def check(self, token: str | None, kind: Kind) -> int:
         """Return the client of a valid token of this kind; −1 for other kinds' tokens."""
@@ -113,7 +85,7 @@ class Accounts:
         if account.client is None:
             return -1
         if account.is_next:
-            self._replace_token(account.client)
+            self._change("replace", {"client": account.client})
         return account.client
 
     def check_any(self, token: str | None, *, may_have_ended: bool) -> None:
@@ -151,7 +123,7 @@ class Accounts:
         if client_token is not None:
             if not looks_like(client_token, PREFIXES["client"]):
                 raise Refusal("malformed-request", "token must be obc_ and 32 random bytes in url-safe base64")
-            if token_hash(client_token) in self._accounts:
+            if token_hash(client_token) in self._registry.accounts:
                 client = self.check(client_token, "client")
                 if examples is not None:
                     self.declare(client, examples)
@@ -167,15 +139,10 @@ class Accounts:
                 f"all {self._limit} clients have enrolled: use the folder of one of them, or begin a run "
                 "with more service.clients in another service.folder",
             )
-        self.issued.use(token_hash(token))
         client, client_token = len(self), client_token or new_token(PREFIXES["client"])
-        hashed, expires = self._add(client, client_token)
-        self._hashes[client] = hashed
-        self.sites[client] = Site(name, self._clock())
-        self.examples.set(client, examples)
-        values = {"client": client, "name": name, "enrolled": self.sites[client].enrolled, "examples": examples}
-        change = sa.insert(clients).values(values | {"token": hashed, "expires": expires})
-        self.audit.add("client enrolled", change, client=client, name=name, token=token_id(token))
+        values = {"client": client, "name": name, "at": self._clock(), "examples": examples, "by": token_hash(token)}
+        values |= {"token": token_hash(client_token), "expires": self._expires()}
+        self._change("enrol", values, "client enrolled", client=client, name=name, token=token_id(token))
         return client, client_token, self._token_seconds
 
     def declare(self, client: int, examples: int) -> None:
@@ -185,39 +152,28 @@ class Accounts:
         self.examples.check(client, examples)
         if not self.examples.is_known(client):
             self._log_writer.check()
-            self.examples.set(client, examples)
-            self._update(client, examples=examples)
+            self._change("declare", {"client": client, "examples": examples})
 
     def rotate(self, client: int) -> tuple[str, float | None]:
         """Return a token that replaces a client's once it is used, and its seconds."""
         self._log_writer.check()
-        before = self._next_hashes.pop(client, None)
-        if before:
-            del self._accounts[before]
         token = new_token(PREFIXES["client"])
-        hashed, expires = self._add(client, token, is_next=True)
-        self._next_hashes[client] = hashed
-        self._update(client, next_token=hashed, next_expires=expires)
+        self._change("renew", {"client": client, "token": token_hash(token), "expires": self._expires()})
         self.audit.count("client tokens", "renewed")
         return token, self._token_seconds
 
     def revoke(self, client: int) -> None:
         """Revoke a client's tokens."""
-        site = self._site(client)
-        for hashed in filter(None, (self._hashes[client], self._next_hashes.get(client))):
-            self._accounts[hashed].revoked = True
-        if site.revoked is None:
-            site.revoked = self._clock()
-        self.examples.revoke(client)
-        self.audit.add("client revoked", self._change(client, revoked=site.revoked), client=client)
+        at = self._site(client).revoked or self._clock()
+        self._change("revoke_client", {"client": client, "at": at}, "client revoked", client=client)
 
     def rename(self, client: int, name: str) -> None:
         """Give a client another name."""
-        site = self._site(client)
+        before = self._site(client).name
         self._log_writer.check()
-        if site.name != name:
-            before, site.name = site.name, name
-            self.audit.add("client renamed", self._change(client, name=name), client=client, name=name, before=before)
+        if before != name:
+            values = {"client": client, "name": name}
+            self._change("rename", values, "client renamed", client=client, name=name, before=before)
 
     def _site(self, client: int) -> Site:
         if client not in self.sites:
@@ -227,28 +183,18 @@ class Accounts:
     def _account(self, token: str) -> Account | None:
         if not any(looks_like(token, prefix) for prefix in PREFIXES.values()):
             return None
-        hashed = token_hash(token)
-        return self._accounts.get(hashed) or self.issued.get(hashed)
+        return self._registry.accounts.get(token_hash(token))
 
-    def _add(self, client: int, token: str, *, is_next: bool = False) -> tuple[str, float | None]:
-        hashed = token_hash(token)
-        expires = None if self._token_seconds is None else self._clock() + self._token_seconds
-        self._accounts[hashed] = Account("client", client, expires=expires, is_next=is_next)
-        return hashed, expires
+    def _expires(self) -> float | None:
+        return None if self._token_seconds is None else self._clock() + self._token_seconds
 
-    def _replace_token(self, client: int) -> None:
-        hashed, before = self._next_hashes.pop(client), self._hashes[client]
-        account = self._accounts[hashed]
-        account.is_next = False
-        del self._accounts[before]
-        self._hashes[client] = hashed
-        self._update(client, token=hashed, expires=account.expires, next_token=None, next_expires=None)
-
-    def _update(self, client: int, **values: object) -> None:
-        self._log_writer.execute(self._change(client, **values))
-
-    def _change(self, client: int, **values: object) -> sa.Executable:
-        return sa.update(clients).where(clients.c.client == client).values(**values)
+    def _change(self, change: str, values: dict[str, Any], kind: str | None = None, /, **facts: Any) -> None:
+        """Change the registry, and enter that in the log, with an entry of the audit log if it has a ``kind``."""
+        self._registry.apply(change, values)
+        if kind is None:
+            self._log_writer.enter(Change(OWNER, change, values))
+        else:
+            self.audit.add(kind, Change(OWNER, change, values), **facts)
 
 
 class RequestRate:

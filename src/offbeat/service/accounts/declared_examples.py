@@ -1,38 +1,33 @@
 """The numbers of examples that clients declare."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from offbeat.service.accounts.registry import Site
 from offbeat.service.refusal import Refusal
 
 
 class DeclaredExamples:
-    """The N clients' numbers of examples, declared once, ``max_examples`` at most."""
+    """The N clients' numbers of examples, declared once, ``max_examples`` at most.
 
-    def __init__(self, clients: int, max_examples: int | None) -> None:
+    ``sites`` are the enrolled clients by their numbers. Nothing waits for the examples of revoked ones.
+    """
+
+    def __init__(self, sites: Mapping[int, Site], clients: int, max_examples: int | None) -> None:
+        self._sites = sites
         self._clients = clients
         self._max_examples = max_examples
-        self._examples: dict[int, int | None] = {}  # by client; None: not declared
-        self._revoked: set[int] = set()
-
-    def set(self, client: int, examples: int | None) -> None:
-        """Record an enrolled client's number of examples; None before it declares it."""
-        self._examples[client] = examples
-
-    def revoke(self, client: int) -> None:
-        """Record that a client is revoked, so that nothing waits for its examples."""
-        self._revoked.add(client)
 
     def of(self, client: int) -> int | None:
         """Return a client's number of examples; None if it has not declared it."""
-        return self._examples[client]
+        return self._sites[client].examples
 
     def is_known(self, client: int) -> bool:
         """Return whether a client has declared its number of examples."""
-        return self._examples[client] is not None
+        return self._sites[client].examples is not None
 
     def check(self, client: int, examples: int) -> None:
         """Refuse examples that are too many or not as declared."""
-        declared = self._examples[client]
+        declared = self._sites[client].examples
         if declared is None:
             self.check_maximum(examples)
         elif declared != examples:
@@ -49,14 +44,14 @@ class DeclaredExamples:
 
     def missing(self) -> int:
         """Return how many clients have not declared; revoked ones are not missing."""
-        known = sum(examples is not None or client in self._revoked for client, examples in self._examples.items())
+        known = sum(site.examples is not None or site.revoked is not None for site in self._sites.values())
         return self._clients - known
 
     def all(self) -> list[int] | None:
         """Return each client's examples; None while some are missing or if all are 0."""
         if self.missing():
             return None
-        examples = [self._examples[client] or 0 for client in range(self._clients)]
+        examples = [self._sites[client].examples or 0 for client in range(self._clients)]
         return examples if any(examples) else None
 
 

@@ -10,44 +10,43 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
-import sqlalchemy as sa
 from offbeat_core.serving.console_log import event
 
 from offbeat.service.audit.verification import LogHead, entry_text
 from offbeat.service.server_settings import ServerSettings, ServiceSettings
-from offbeat.service.store.database import audit
+from offbeat.service.store.database import Change
 from offbeat.service.store.log_writer import LogWriter
 
 COUNT_SECONDS = 600.0
 """Events that anybody can cause are counted for so long, and then make one entry."""
+
+OWNER = "audit"
+"""The owner of the log's records that only report something."""
 
 acting: ContextVar[str | None] = ContextVar("acting", default=None)
 """The id of the admin token behind the request, which goes into each entry."""
 
 
 class AuditLog:
-    """The entries of a server's audit log, for the event loop.
+    """The entries of a server's audit log, for the event loop; each is in the record of the change that it reports.
 
-    ``head`` is that of the entries that are on disk.
+    ``head`` is that of the entries that are on disk, at first of those of earlier servers.
     """
 
-    def __init__(self, database: sa.Engine, log_writer: LogWriter, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, log_writer: LogWriter, head: LogHead, clock: Callable[[], float] = time.time) -> None:
+        self.head = self._entered = head
         self._log_writer = log_writer
         self._clock = clock
         self._counts: dict[str, Counter[str]] = {}  # by the kind of entry
-        with database.connect() as connection:
-            last = connection.execute(sa.select(audit).order_by(audit.c.number.desc()).limit(1)).one_or_none()
-        self.head = self._entered = LogHead() if last is None else LogHead(last.number, last.digest)
 
-    def add(self, kind: str, *changes: sa.Executable, **facts: Any) -> None:
-        """Enter an entry and the changes that it reports, in one commit."""
+    def add(self, kind: str, change: Change | None = None, /, **facts: Any) -> None:
+        """Enter an entry with the change that it reports; None: it reports none that is to be kept."""
         if (token := acting.get()) is not None:
             facts["by"] = token
         at = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="seconds")
         text = entry_text(self._entered.number + 1, at, kind, facts)
         head = self._entered = self._entered.after(text)
-        row = {"number": head.number, "entry": text, "digest": head.digest}
-        self._log_writer.execute(*changes, sa.insert(audit).values(row))
+        self._log_writer.enter(change or Change(OWNER, "report", {}), text, head.digest)
         self._log_writer.run_once_durable(lambda: self._set_head(head))
         event(kind, **facts)
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, PreconditionError
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store, from_url
 from offbeat_core.errors import OffbeatError
 
@@ -43,7 +43,7 @@ class ObjectBlobs:
         with _translated(name):
             try:
                 await obstore.delete_async(self._store, check_name(name))
-            except NotFoundError:
+            except FileNotFoundError:
                 return
 
     async def names(self, prefix: str) -> AsyncIterator[str]:
@@ -80,7 +80,7 @@ def object_blobs(url: str, **options: Any) -> ObjectBlobs:
 def _translated(name: str) -> Generator[None]:
     try:
         yield
-    except (NotFoundError, FileNotFoundError):
+    except FileNotFoundError:
         raise NoSuchBlobError(name) from None
     except (BaseError, OSError) as error:
         raise BlobsUnavailableError(f"{name}: {str(error).strip().partition(chr(10))[0]}") from error

@@ -1,22 +1,23 @@
 """Evaluations by clients: the chosen clients and their answers."""
 
-import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
+from typing import Any
 
-import sqlalchemy as sa
 from offbeat_core.files import write_durably
 from offbeat_core.serving.console_log import event
 
 from offbeat.client_metrics import ClientResult
 from offbeat.service.client_evaluation.evaluation_round import EvaluationRound, RoundSummary
 from offbeat.service.refusal import Refusal
-from offbeat.service.store.database import client_evaluations
+from offbeat.service.store.database import Change, LogRecord
 from offbeat.service.store.log_writer import LogWriter
 from offbeat.uniform_numbers import choose_clients
+
+OWNER = "evaluations"
+"""The owner of the log's records of evaluations by clients."""
 
 FILE = "client_evaluations.jsonl"
 
@@ -35,16 +36,16 @@ class ClientEvaluationSettings:
 
 
 class ClientEvaluations:
-    """Rounds of evaluation, one at a time, in memory and in the database.
+    """Rounds of evaluation, one at a time, in memory and in the log.
 
-    A round is over when each chosen client has answered or given up, after some time, or when the next begins. The rows
-    of clients that were skipped have 0 examples. After a restart the last round goes on if it was not over.
+    A round is over when each chosen client has answered or given up, after some time, or when the next begins. After a
+    restart the last round goes on if it was not over.
 
     Args:
         settings: How clients evaluate.
         folder: For the file of all rounds that are over.
-        database: The server's database.
-        log_writer: Writes to the database.
+        records: The log's records of earlier servers' evaluations.
+        log_writer: Writes to the log.
         clients: Number of clients N.
         is_at_work: Whether a client has a slot in the run, which is not over.
         now: The run's time in seconds.
@@ -57,7 +58,7 @@ class ClientEvaluations:
         self,
         settings: ClientEvaluationSettings,
         folder: Path,
-        database: sa.Engine,
+        records: Iterable[LogRecord],
         log_writer: LogWriter,
         *,
         clients: int,
@@ -76,7 +77,7 @@ class ClientEvaluations:
         self._heard: dict[int, float] = {}  # when each client that can evaluate was heard from
         self._round: EvaluationRound | None = None
         self._ends = 0.0
-        self._load(database)
+        self._load(records)
 
     @property
     def needed_versions(self) -> set[int]:
@@ -110,9 +111,7 @@ class ClientEvaluations:
         settings = self._settings
         chosen = choose_clients(settings.seed, version, self._clients, settings.number, self._is_available)
         if chosen:
-            self._log_writer.execute(
-                sa.insert(client_evaluations).values([{"version": version, "client": client} for client in chosen])
-            )
+            self._enter("begin", version=version, clients=chosen)
             self._round = EvaluationRound(version, chosen)
             self._ends = self._now() + settings.wait_seconds
         return chosen
@@ -127,7 +126,7 @@ class ClientEvaluations:
         """Take a client's answer, or refuse it; return whether it counts."""
         current = self._round_of(version, result.client)
         if result.client in current.asked:
-            self._set([result.client], version, examples=result.examples, metrics=json.dumps(result.metrics))
+            self._enter("answer", version=version, **result._asdict())
             current.answer(result)
             self._end_if_complete()
         return result.client in current.results
@@ -165,14 +164,12 @@ class ClientEvaluations:
         current = self._round
         skipped = [] if current is None else [client for client in clients if client in current.asked]
         if current is not None and skipped:
-            self._set(skipped, current.version, examples=0)
+            self._enter("skip", version=current.version, clients=skipped)
             current.skip(skipped)
             self._end_if_complete()
 
-    def _set(self, clients: list[int], version: int, **values: int | str) -> None:
-        table = client_evaluations.c
-        rows = (table.version == version) & table.client.in_(clients)
-        self._log_writer.execute(sa.update(client_evaluations).where(rows).values(values))
+    def _enter(self, change: str, /, **values: Any) -> None:
+        self._log_writer.enter(Change(OWNER, change, values))
 
     def _end_if_complete(self) -> None:
         """Report the round if nobody is asked any more."""
@@ -188,29 +185,35 @@ class ClientEvaluations:
         except OSError as error:  # which must not keep clients from their work; a restart writes the line
             event("evaluation_failed", version=current.version, problem=error.strerror)
 
-    def _load(self, database: sa.Engine) -> None:
+    def _load(self, records: Iterable[LogRecord]) -> None:
         """Load all rounds, and write those that are over to the file again."""
-        table = client_evaluations.c
-        with database.connect() as connection:
-            rows = connection.execute(sa.select(client_evaluations).order_by(table.version, table.client)).all()
         lines: list[str] = []
-        for version, group in groupby(rows, key=lambda row: row.version):
-            current = _round_of_rows(version, list(group))
+        for current in _rounds(records):
+            self._round = current
             if current.asked:
-                self._round, self._ends = current, self._now() + self._settings.wait_seconds
+                self._ends = self._now() + self._settings.wait_seconds
             else:
-                self._round, self.last = current, current.summary(self._settings.lower_is_better)
+                self.last = current.summary(self._settings.lower_is_better)
                 self._on_end(self.last)
                 lines.append(current.line(self._settings.lower_is_better))
         if lines or self._path.exists():
             write_durably(self._path, "".join(lines).encode())
 
 
-def _round_of_rows(version: int, rows: "list[sa.Row[tuple[int, int, int | None, str | None]]]") -> EvaluationRound:
-    loaded = EvaluationRound(version, [row.client for row in rows])
-    for row in rows:
-        if row.examples:
-            loaded.answer(ClientResult(row.client, row.examples, json.loads(row.metrics)))
-        elif row.examples == 0:
-            loaded.skip([row.client])
-    return loaded
+def _rounds(records: Iterable[LogRecord]) -> Iterator[EvaluationRound]:
+    """Yield the rounds that the log's records make, each when the next begins; the last one may go on."""
+    current: EvaluationRound | None = None
+    for record in records:
+        values = record.arguments
+        if record.name == "begin":
+            if current is not None:
+                yield current
+            current = EvaluationRound(values["version"], values["clients"])
+        elif current is None:
+            raise ValueError(f"no evaluation has begun before the log's record {record.number}")
+        elif record.name == "answer":
+            current.answer(ClientResult(values["client"], values["examples"], values["metrics"]))
+        else:
+            current.skip(values["clients"])
+    if current is not None:
+        yield current

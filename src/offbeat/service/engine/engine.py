@@ -23,11 +23,11 @@ from offbeat.service.engine.version_publisher import VersionPublisher
 from offbeat.service.engine.waiting_clients import WaitingClients, WorkFuture
 from offbeat.service.masked.masked_shares import MaskedShares
 from offbeat.service.refusal import Refusal
-from offbeat.service.store.client_tally import ClientTally
 from offbeat.service.store.disk import Disk
 from offbeat.service.store.log_writer import LogWriter
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.store.segments import Segments
+from offbeat.service.store.server_state import ServerState
 from offbeat.service.updates.update_body import Body
 from offbeat.service.updates.update_header import Header
 from offbeat.service.updates.upload_history import UploadHistory
@@ -41,7 +41,8 @@ class Engine:
     The coordinator is used only with the lock held: by the event loop, or by the publisher's thread on its behalf. So a
     request waits for others no longer than the making of a version takes.
 
-    ``tally`` counts each client's visits up to the log's last record; ``shares`` is None if updates are not masked.
+    ``state`` is that of the rest of the server, up to the log's last record; ``shares`` is None if updates are not
+    masked.
 
     Attributes:
         lock: Guards the coordinator.
@@ -60,7 +61,7 @@ class Engine:
         segments: Segments,
         disk: Disk,
         history: UploadHistory,
-        tally: ClientTally,
+        state: ServerState,
         shares: MaskedShares | None = None,
     ) -> None:
         self.run = run
@@ -69,10 +70,11 @@ class Engine:
         self.models = models
         self.disk = disk
         self.history = history
-        self.tally = tally
+        self.state = state
+        self.tally = state.tally
         self.lock = asyncio.Lock()
         self.waiting = WaitingClients()
-        self.calls = CallRecorder(run, log_writer, segments, tally)
+        self.calls = CallRecorder(run, log_writer, segments, self.tally)
         self.publisher = VersionPublisher(run.coordinator, models, log_writer, disk)
         self.shares = shares
         self.has_sealed = asyncio.Event()

@@ -10,6 +10,7 @@ from typing import Any
 from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop
 from offbeat.service.live.run_history import RunHistory
+from offbeat.service.store.server_state import RunState
 
 
 class Alarm:
@@ -46,8 +47,8 @@ class LiveRun:
     Args:
         coordinator: The coordinator.
         now: Seconds that the run has taken so far, without the time when no server ran.
-        stop_versions: The run ends at this version; infinity for never.
-        is_paused: Whether nobody gets new work.
+        stop_versions: The run ends at this version, or a later one that ``state`` has; infinity for never.
+        state: Whether nobody gets new work, and whether the run was extended; None for neither.
         early_stop: The end by a metric; None if there is none.
         clock: Monotonic seconds.
         history: The versions and evaluations so far; None for a new run.
@@ -62,7 +63,7 @@ class LiveRun:
         *,
         now: float = 0.0,
         stop_versions: float = math.inf,
-        is_paused: bool = False,
+        state: RunState | None = None,
         early_stop: EarlyStop | None = None,
         clock: Callable[[], float] = time.monotonic,
         history: RunHistory | None = None,
@@ -70,8 +71,8 @@ class LiveRun:
         self.coordinator = coordinator
         self.alarm = Alarm()
         self.history = RunHistory() if history is None else history
-        self.stop_versions = stop_versions
-        self.is_paused = is_paused
+        self.state = RunState() if state is None else state
+        self._stop_versions = stop_versions
         self._early_stop = early_stop
         self._clock = clock
         self._start = clock() - now
@@ -80,6 +81,16 @@ class LiveRun:
     def now(self) -> float:
         """Seconds since the run began, without the time when no server ran."""
         return self._clock() - self._start
+
+    @property
+    def is_paused(self) -> bool:
+        """Return whether nobody gets new work."""
+        return self.state.is_paused
+
+    @property
+    def stop_versions(self) -> float:
+        """The version at which the run ends; infinity for never."""
+        return max(self._stop_versions, self.state.extended_to)
 
     @property
     def has_ended_early(self) -> bool:

@@ -32,16 +32,13 @@ RETRY_SECONDS = 5.0
 class Operations:
     """Answers clients and admins with messages; ``is_ready`` until the server stops."""
 
-    def __init__(
-        self, engine: Engine, uploads: Uploads, accounts: Accounts, *, run_id: str, settings: ServerSettings
-    ) -> None:
+    def __init__(self, engine: Engine, uploads: Uploads, accounts: Accounts, settings: ServerSettings) -> None:
         self.engine = engine
         self.uploads = uploads
         self.accounts = accounts
         self.metrics = Metrics()
         self.is_ready = True
         self.control = RunControl(engine, accounts.audit)
-        self.run_id = run_id
         self._settings = settings
         self._without_clients = (-1, False)  # the log's last record, and whether no client may take part since
         self._receiver = UpdateReceiver(engine, uploads, accounts, settings.service.max_update_norm)

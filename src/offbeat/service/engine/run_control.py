@@ -1,14 +1,12 @@
 """An admin's control of the run: pause, resume, extend."""
 
 import math
-
-import sqlalchemy as sa
+from typing import Any
 
 from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.engine.engine import Engine
 from offbeat.service.refusal import Refusal
-from offbeat.service.store.database import meta
-from offbeat.service.store.store import PAUSED, STOP_VERSIONS
+from offbeat.service.store.database import RUN, Change
 
 
 class RunControl:
@@ -27,9 +25,8 @@ class RunControl:
         engine.log_writer.check()
         async with engine.lock:
             if engine.run.is_paused != is_paused:
-                engine.run.is_paused = is_paused
-                change = _put(PAUSED, str(int(is_paused)))
-                self._audit.add("run paused" if is_paused else "run resumed", change)
+                change = "pause" if is_paused else "resume"
+                self._change(change, {}, "run paused" if is_paused else "run resumed")
                 if not is_paused and engine.client_evaluations is not None:
                     engine.client_evaluations.wait_again()
                 await engine.try_to_assign()
@@ -54,13 +51,11 @@ class RunControl:
                     )
                 if engine.run.is_finished:
                     engine.free_slots()
-                engine.run.stop_versions = versions
-                self._audit.add("run extended", _put(STOP_VERSIONS, str(versions)), versions=versions, before=before)
+                self._change("extend", {"versions": versions}, "run extended", versions=versions, before=before)
                 await engine.try_to_assign()
                 engine.run.alarm.ring()
         await engine.log_writer.wait_until_durable()
 
-
-def _put(key: str, value: str) -> sa.Executable:
-    """Return the change of a value in the table ``meta``."""
-    return sa.insert(meta).prefix_with("OR REPLACE").values(key=key, value=value)
+    def _change(self, change: str, values: dict[str, Any], kind: str, /, **facts: Any) -> None:
+        self._engine.run.state.apply(change, values)
+        self._audit.add(kind, Change(RUN, change, values), **facts)

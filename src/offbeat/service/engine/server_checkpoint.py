@@ -15,6 +15,7 @@ from offbeat.service.engine.engine import Engine
 from offbeat.service.live.run_history import RunHistory
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.database import numbers_of
+from offbeat.service.store.server_state import ServerState
 from offbeat.service.store.store import Store
 from offbeat.service.updates.upload_history import UploadHistory, load_history
 from offbeat.tensor_file import read_checkpoint, write_checkpoint
@@ -27,8 +28,8 @@ _LOOK_SECONDS = 0.5  # between two looks whether a checkpoint is due
 class CheckpointWriter:
     """A writer of checkpoints, one at a time, into the store's folder.
 
-    After a checkpoint it deletes the files that the checkpoint covers, and saves the counts of clients' visits.
-    ``reserve_size`` is how many bytes of the disk to keep back for the next checkpoint, its model and the log.
+    After a checkpoint it deletes the files that the checkpoint covers. ``reserve_size`` is how many bytes of the disk
+    to keep back for the next checkpoint, its model and the log.
     """
 
     def __init__(self, folder: Path, engine: Engine) -> None:
@@ -48,16 +49,21 @@ class CheckpointWriter:
             versions = _needed_versions(engine)
             await engine.publisher.publish()
             history = {**engine.history.state_dict(), "run_history": engine.run.history.state_dict()}
+            server = engine.state.state_dict()
         # The log is the run's history, so it has to hold all that the checkpoint covers.
         await engine.log_writer.wait_until_durable(on_reserve=True)
         path = _path(self._folder, number)
-        state = {**prefixed("coordinator", coordinator), "now": now, **history, "versions": sorted(versions)}
+        state = {
+            **prefixed("coordinator", coordinator),
+            "now": now,
+            "server": server,
+            **history,
+            "versions": sorted(versions),
+        }
         models = [engine.models.path(version) for version in versions]
         await asyncio.to_thread(self._write, path, state, models)
         async with engine.lock:
             self._delete_covered(number, versions)
-            if engine.log_writer.problem is None:
-                engine.log_writer.execute(*engine.tally.statements())
         self.reserve_size = path.stat().st_size + engine.models.path(max(versions)).stat().st_size + _LOG_BYTES
         if engine.disk.problem is None:
             await asyncio.to_thread(engine.disk.keep_reserve, self.reserve_size)
@@ -93,6 +99,7 @@ class LoadedCheckpoint(NamedTuple):
 
     number: int  # of the last record that the checkpoint covers
     now: float  # seconds that the run had taken
+    state: ServerState
     history: UploadHistory
     run_history: RunHistory
     versions: list[int]  # whose files are complete
@@ -102,9 +109,9 @@ def load_checkpoint(store: Store, coordinator: Coordinator) -> LoadedCheckpoint:
     """Load the last checkpoint into a coordinator; return the rest of it."""
     numbers = numbers_of(store.folder / "checkpoints")
     if not numbers:
-        if store.last_number():
+        if store.has_calls():
             raise OffbeatError(f"{store.folder} is broken: there is no checkpoint; restore a backup")
-        return LoadedCheckpoint(0, 0.0, load_history(coordinator.clients), RunHistory(), [])
+        return LoadedCheckpoint(0, 0.0, ServerState(), load_history(coordinator.clients), RunHistory(), [])
     path = _path(store.folder, max(numbers))
     try:
         state = read_checkpoint(path)
@@ -113,7 +120,8 @@ def load_checkpoint(store: Store, coordinator: Coordinator) -> LoadedCheckpoint:
         raise OffbeatError(f"{path} is broken, or of another version of Offbeat: restore a backup") from error
     history = load_history(coordinator.clients, state)
     run_history = RunHistory(state["run_history"])
-    return LoadedCheckpoint(max(numbers), state["now"], history, run_history, state["versions"])
+    server = ServerState(state["server"])
+    return LoadedCheckpoint(max(numbers), state["now"], server, history, run_history, state["versions"])
 
 
 def _path(folder: Path, number: int) -> Path:

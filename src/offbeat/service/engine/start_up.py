@@ -1,14 +1,14 @@
 """The start of an engine: the last checkpoint, and the log's records after it."""
 
-import sqlite3
+import secrets
 from collections.abc import Callable
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack
 
-import sqlalchemy as sa
 from offbeat_core.errors import OffbeatError
 from offbeat_private.masks.envelope import parse
 
 from offbeat.coordinator import Coordinator
+from offbeat.service.client_evaluation.client_evaluations import OWNER as EVALUATIONS
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluations, ClientEvaluationSettings
 from offbeat.service.engine.engine import Engine
 from offbeat.service.engine.evaluation_queue import delete_links
@@ -17,13 +17,13 @@ from offbeat.service.engine.server_checkpoint import CheckpointWriter, LoadedChe
 from offbeat.service.masked.masked_shares import MaskedShares
 from offbeat.service.server_settings import ServerSettings
 from offbeat.service.store.call_records import call_of, vector_of
-from offbeat.service.store.client_tally import ClientTally, read_tally
-from offbeat.service.store.database import LogRecord, meta
+from offbeat.service.store.database import COORDINATOR, RUN, Change, LogRecord
 from offbeat.service.store.disk import Disk
 from offbeat.service.store.log_writer import LogWriter
 from offbeat.service.store.model_files import Layout, ModelFiles
 from offbeat.service.store.segments import Segments
-from offbeat.service.store.store import EXTENDED_FROM, PAUSED, STOP_VERSIONS, Store
+from offbeat.service.store.server_state import RunState, check_config
+from offbeat.service.store.store import Store
 from offbeat.service.updates.update_body import StoredUpdate, check_body
 from offbeat.service.updates.upload_history import norm_unit
 from offbeat.service.updates.uploads import clean_up
@@ -47,6 +47,7 @@ async def open_engine(
     Raises:
         OffbeatError: The store is broken.
     """
+    check_config(store.folder, _run_state(store), settings.config)
     models = ModelFiles(store.folder / "models", layout)
     loaded = load_checkpoint(store, coordinator)
     # A kill may have left other versions incomplete.
@@ -54,15 +55,14 @@ async def open_engine(
     models.discard_pending()
     delete_links(store.folder)
     number, now, updates = _replay(store, coordinator, models, loaded)
+    state = loaded.state
     coordinator.forget_presence()
     disk = Disk(store.folder / "reserve", failed)
-    tally = _tally(store)
-    extended_to = int(store.value(STOP_VERSIONS) or 0)
     run = LiveRun(
         coordinator,
         now=now,
-        stop_versions=max(settings.stop_versions, extended_to),
-        is_paused=store.value(PAUSED) == "1",
+        stop_versions=settings.stop_versions,
+        state=state.run,
         early_stop=settings.early_stop,
         clock=settings.clock,
         history=loaded.run_history,
@@ -73,14 +73,11 @@ async def open_engine(
         log_writer = LogWriter(store.database, number, disk, failed)
         unless_started.push_async_callback(log_writer.close)
         segments = Segments(store.folder / "updates")
-        engine = Engine(run, log_writer, models, segments, disk, loaded.history, tally, shares)
+        engine = Engine(run, log_writer, models, segments, disk, loaded.history, state, shares)
         unless_started.push_async_callback(engine.close)
         for record, update in updates:
             engine.calls.update_files.add(record, update)
-        if (ended := store.value(EXTENDED_FROM)) is not None:
-            if coordinator.algorithm.version >= max(int(ended), extended_to):
-                engine.free_slots()
-            log_writer.execute(sa.delete(meta).where(meta.c.key == EXTENDED_FROM))
+        _take_config(engine, settings)
         clean_up(store.folder, {update.path.name for _, update in updates})
         if settings.client_evaluation is not None:
             _resume_evaluations(settings.client_evaluation, store, engine)
@@ -92,12 +89,35 @@ async def open_engine(
     return engine, checkpoints
 
 
+def _run_state(store: Store) -> RunState:
+    state = RunState()
+    for record in store.records_of(RUN):
+        state.apply(record.name, record.arguments)
+    return state
+
+
+def _take_config(engine: Engine, settings: ServerSettings) -> None:
+    """Begin the run, or let it go on if its file now has a later end."""
+    state, config = engine.state.run, settings.config
+    if state.run_id is None:
+        change = Change(RUN, "begin", {"run": secrets.token_hex(8), "config": config})
+    elif config != state.config:
+        if engine.coordinator.algorithm.version >= state.stop_versions:
+            # Before the record of the new end: a kill between them leaves nothing that this would not do again.
+            engine.free_slots()
+        change = Change(RUN, "configure", {"config": config})
+    else:
+        return
+    state.apply(change.name, change.arguments)
+    engine.log_writer.enter(change)
+
+
 def _resume_evaluations(settings: ClientEvaluationSettings, store: Store, engine: Engine) -> None:
     run, visits = engine.run, engine.coordinator.visits
     evaluations = engine.publisher.client_evaluations = ClientEvaluations(
         settings,
         store.folder,
-        store.database,
+        store.records_of(EVALUATIONS),
         engine.log_writer,
         clients=engine.coordinator.clients,
         is_at_work=lambda client: visits.has_slot(client) and not run.is_finished,
@@ -106,14 +126,6 @@ def _resume_evaluations(settings: ClientEvaluationSettings, store: Store, engine
     )
     if not evaluations.needed_versions <= engine.models.versions() | run.needed_versions():
         evaluations.end()  # nobody had begun to train from the version, so it was not made again
-
-
-def _tally(store: Store) -> ClientTally:
-    try:
-        with closing(sqlite3.connect(store.database_path)) as database:
-            return read_tally(database)
-    except (sqlite3.Error, ValueError, LookupError, TypeError) as error:
-        raise OffbeatError(f"{store.database_path} is broken ({error}): restore a backup") from error
 
 
 def _replay(
@@ -134,14 +146,17 @@ def _replay(
             ) from error
         if update is not None:
             updates.append((record.number, update))
-        number, now = record.number, max(now, record.arguments["now"])
+        number, now = record.number, max(now, record.arguments.get("now", 0.0))
     return number, now, updates
 
 
 def _replay_record(
     record: LogRecord, store: Store, coordinator: Coordinator, models: ModelFiles, loaded: LoadedCheckpoint
 ) -> StoredUpdate | None:
-    """Make a call again; return its update, or its opened sum, if that is stored."""
+    """Make a change again; return the call's update, or its opened sum, if that is stored."""
+    loaded.state.apply(record)
+    if record.owner != COORDINATOR:
+        return None
     algorithm = coordinator.algorithm
     call = call_of(record, coordinator, store.folder / "updates", models)
     if record.name == "assign":

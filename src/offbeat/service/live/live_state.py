@@ -43,7 +43,7 @@ def live_state(service: Operations, settings: ServerSettings) -> dict[str, Any]:
     status = service.status().model_dump(mode="json", exclude={"run_seconds", "evaluated", "evaluated_by_clients"})
     return {
         "status": status,
-        "run": service.run_id,
+        "run": engine.run.state.run_id,
         "problem": engine.problem,
         "lease_seconds": settings.lease_seconds,
         "allowed_staleness": coordinator.late_updates.max_staleness,

@@ -16,7 +16,7 @@ from offbeat_core.http.tls import CLOCKS, is_outside_its_dates
 
 from offbeat.service.server import stopped_server
 from offbeat.service.server.addresses import trust
-from offbeat.service.store.database import numbers_of, open_read_only
+from offbeat.service.store.database import RARE, RUN, numbers_of, open_read_only
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,9 @@ def _run(path: Path) -> ServerRun:
     folder = path.parent
     try:
         with closing(open_read_only(path)) as database:
-            (config,) = database.execute("SELECT value FROM meta WHERE key = 'config'").fetchone() or ("{}",)
-        algorithm = json.loads(config).get("algorithm", {}).get("algorithm", "?")
+            query = f"SELECT arguments FROM log WHERE {RARE} AND owner = ? AND name = 'begin'"
+            (begun,) = database.execute(query, (RUN,)).fetchone() or ('{"config": {}}',)
+        algorithm = json.loads(begun)["config"].get("algorithm", {}).get("algorithm", "?")
     except (sqlite3.Error, ValueError) as error:
         raise OffbeatError(f"cannot read {path}: {error}") from None
     try:

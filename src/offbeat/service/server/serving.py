@@ -25,8 +25,9 @@ from sqlalchemy import exc
 
 from offbeat.coordinator import Coordinator
 from offbeat.service.accounts.accounts import Accounts
-from offbeat.service.accounts.issued_tokens import IN_FOLDER, Kind
-from offbeat.service.audit.audit_log import start_facts
+from offbeat.service.accounts.issued_tokens import IN_FOLDER
+from offbeat.service.accounts.registry import Kind
+from offbeat.service.audit.audit_log import AuditLog, start_facts
 from offbeat.service.engine.engine import Engine
 from offbeat.service.engine.evaluation_queue import EvaluationQueue
 from offbeat.service.engine.lease_timer import LeaseTimer
@@ -91,18 +92,21 @@ async def serve(
     At the end the server finishes the requests under way, and writes a checkpoint. The coordinator is a fresh one.
     """
     end, limit = _End(), max_connections(raise_file_limit())
-    with _private_files(), _disk_errors(settings.folder, end), closing(Store(settings.folder)) as store:
-        run_id = store.run_id(settings.config)
-        with listen(settings.service.host, settings.service.port) as listener:
-            engine, checkpoints = await open_engine(store, coordinator, layout, settings, end.set)
-            try:
-                service = await _open_service(settings, store, engine, run_id)
-                await _folder_token(store.folder, service, "admin")
-                token = await _folder_token(store.folder, service, "enrolment")
-                async with _evaluating(settings, engine):
-                    await _listen(settings, service, checkpoints, listener, limit, token, ready, end, stop)
-            finally:
-                await engine.close()
+    with (
+        _private_files(),
+        _disk_errors(settings.folder, end),
+        closing(Store(settings.folder)) as store,
+        listen(settings.service.host, settings.service.port) as listener,
+    ):
+        engine, checkpoints = await open_engine(store, coordinator, layout, settings, end.set)
+        try:
+            service = await _open_service(settings, store, engine)
+            await _folder_token(store.folder, service, "admin")
+            token = await _folder_token(store.folder, service, "enrolment")
+            async with _evaluating(settings, engine):
+                await _listen(settings, service, checkpoints, listener, limit, token, ready, end, stop)
+        finally:
+            await engine.close()
 
 
 async def _listen(
@@ -167,18 +171,20 @@ async def _listen(
             await checkpoints.write()
 
 
-async def _open_service(settings: ServerSettings, store: Store, engine: Engine, run_id: str) -> Operations:
+async def _open_service(settings: ServerSettings, store: Store, engine: Engine) -> Operations:
+    audit = AuditLog(engine.log_writer, store.audit_head())
     accounts = Accounts(
-        store.database,
+        engine.state.registry,
         engine.log_writer,
+        audit,
         clients_limit=engine.coordinator.clients,
         token_seconds=settings.service.token_seconds,
         max_examples=settings.service.max_examples,
         keeps_examples=settings.privacy is None,
     )
-    accounts.audit.add("server started", run=run_id, **start_facts(settings))
+    audit.add("server started", run=engine.run.state.run_id, **start_facts(settings))
     uploads = Uploads(store.folder, settings.upload_budget)
-    service = Operations(engine, uploads, accounts, run_id=run_id, settings=settings)
+    service = Operations(engine, uploads, accounts, settings)
     await service.weigh_clients()  # in case the last server ended just before
     return service
 

@@ -1,6 +1,5 @@
 """Clients and progress from the folder of a stopped server, or from a backup."""
 
-import json
 import math
 import os
 import sqlite3
@@ -12,9 +11,10 @@ from typing import Any
 from filelock import FileLock, Timeout
 from offbeat_core.errors import OffbeatError
 
-from offbeat.service.store.client_tally import listed_client, read_tally
-from offbeat.service.store.database import check_schema, database_of, numbers_of, open_read_only
-from offbeat.service.store.store import PAUSED, STOP_VERSIONS, stop_versions
+from offbeat.checkpoint_values import read_values
+from offbeat.service.store.client_tally import listed_client
+from offbeat.service.store.database import check_schema, database_of, numbers_of, open_read_only, records_after
+from offbeat.service.store.server_state import ServerState
 
 
 def check_stopped(folder: Path, problem: str) -> None:
@@ -33,13 +33,11 @@ def check_stopped(folder: Path, problem: str) -> None:
 
 def clients(folder: Path) -> list[dict[str, Any]]:
     """Return the clients at the end of the log, as in ``ListedClient``."""
-    with _database(folder) as database:
-        tally = read_tally(database)
-        rows = database.execute("SELECT client, name, enrolled, revoked FROM clients ORDER BY client")
-        return [
-            listed_client(client, name, enrolled, revoked, tally[client]).model_dump()
-            for client, name, enrolled, revoked in rows
-        ]
+    state, _ = saved_state(folder)
+    return [
+        listed_client(client, site.name, site.enrolled, site.revoked, state.tally[client]).model_dump()
+        for client, site in state.registry.sites.items()
+    ]
 
 
 def status(folder: Path) -> dict[str, Any]:
@@ -48,29 +46,36 @@ def status(folder: Path) -> dict[str, Any]:
     ``saved_version`` is that of the newest model in the folder: a server that replays the log may come to a newer one.
     """
     version = max(numbers_of(folder / "models"), default=0)
+    state, now = saved_state(folder)
+    total, config, end = state.tally.total(), state.run.config, state.run.stop_versions
+    return {
+        "server": "stopped",
+        "algorithm": config.get("algorithm", {}).get("algorithm", "?"),
+        "saved_version": version,
+        "stop_versions": None if end == math.inf else end,
+        **({"finished": True} if version >= end else {}),
+        "paused": state.run.is_paused,
+        "enrolled": len(state.registry.sites),
+        "clients": config.get("service", {}).get("clients"),
+        "assigned": total.visits,
+        "counted": total.counted,
+        "unused": total.refused,
+        "lost": total.lost,
+        "mean_staleness": total.mean_staleness,
+        "run_seconds": now,
+    }
+
+
+def saved_state(folder: Path) -> tuple[ServerState, float]:
+    """Return the state at the end of the log in a folder, and the seconds that the run has taken."""
     with _database(folder) as database:
-        total = read_tally(database).total()
-        values = dict(database.execute("SELECT key, value FROM meta"))
-        (enrolled,) = database.execute("SELECT count(*) FROM clients").fetchone()
-        last = database.execute("SELECT arguments FROM log ORDER BY number DESC LIMIT 1").fetchone()
-        config = json.loads(values.get("config", "{}"))
-        end = max(stop_versions(config), int(values.get(STOP_VERSIONS, 0)))
-        return {
-            "server": "stopped",
-            "algorithm": config.get("algorithm", {}).get("algorithm", "?"),
-            "saved_version": version,
-            "stop_versions": None if end == math.inf else end,
-            **({"finished": True} if version >= end else {}),
-            "paused": values.get(PAUSED) == "1",
-            "enrolled": enrolled,
-            "clients": config.get("service", {}).get("clients"),
-            "assigned": total.visits,
-            "counted": total.counted,
-            "unused": total.refused,
-            "lost": total.lost,
-            "mean_staleness": total.mean_staleness,
-            "run_seconds": json.loads(last[0])["now"] if last else 0.0,
-        }
+        number = max(numbers_of(folder / "checkpoints"), default=0)
+        values = read_values(folder / "checkpoints" / f"{number}.safetensors") if number else {}
+        state, now = ServerState(values.get("server")), values.get("now", 0.0)
+        for record in records_after(database, number):
+            state.apply(record)
+            now = record.arguments.get("now", now)
+    return state, now
 
 
 @contextmanager

@@ -1,7 +1,5 @@
-"""Counts of each client's visits, kept by a server or read from its database."""
+"""Counts of each client's visits."""
 
-import json
-import sqlite3
 import time
 from array import array
 from collections.abc import Callable, Iterable
@@ -9,13 +7,9 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Literal
 
-import sqlalchemy as sa
 from offbeat_core.messages import Answer
 
 from offbeat.service.store.database import LogRecord
-
-NUMBER_KEY = "client_counts"
-"""The key in the table ``meta`` for the number of the last record that ``client_counts`` includes."""
 
 State = Literal["closed", "working", "lapsed"]
 """The state of a client's latest visit."""
@@ -23,7 +17,7 @@ State = Literal["closed", "working", "lapsed"]
 
 @dataclass(slots=True)
 class Counts:
-    """The counts of a client's visits so far, in the order of the table's columns.
+    """The counts of a client's visits so far.
 
     ``visits`` is ``counted + refused + lost``, plus 1 if the client is at work.
     """
@@ -43,18 +37,24 @@ class Counts:
 
 
 class ClientTally:
-    """The counts of all clients, from the log's records up to ``number`` alone.
+    """The counts of all clients, from the log's records alone.
 
-    So they are exact even after a kill: the database has the counts up to some record, and the records after it are
+    So they are exact even after a kill: a checkpoint has the counts up to some record, and the records after it are
     noted again. Only ``last_seen``, by ``clock`` in Unix seconds, may be as old as the last checkpoint.
+
+    Args:
+        state: Earlier counts, as ``state_dict`` returned them.
+        clock: Returns Unix seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self.number = 0
+    def __init__(self, state: Iterable[Any] = (), clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._counts: dict[int, Counts] = {}
-        self._working: set[int] = set()
-        self._changed: set[int] = set()  # since the last statements
+        self._counts = {client: Counts(*values) for client, *values in state}
+        self._working = {client for client, counts in self._counts.items() if counts.state == "working"}
+
+    def state_dict(self) -> list[Any]:
+        """Return plain values."""
+        return [[client, *_values_of(counts)] for client, counts in self._counts.items()]
 
     def __getitem__(self, client: int) -> Counts:
         """Return the counts of a client; all are 0 for a new one."""
@@ -81,12 +81,6 @@ class ClientTally:
         """Record that a client has sent a request."""
         self._of(client).last_seen = self._clock()
 
-    def put(self, client: int, counts: Counts) -> None:
-        """Set the counts of a client to those in the database."""
-        self._counts[client] = counts
-        if counts.state == "working":
-            self._working.add(client)
-
     def note(self, record: LogRecord) -> None:
         """Count the visits that a record of the log begins or ends."""
         arguments, outcome = record.arguments, record.outcome
@@ -106,7 +100,6 @@ class ClientTally:
                 self._finish()
             case _:
                 pass
-        self.number = record.number
 
     def lose(self, clients: Iterable[int]) -> None:
         """Count the visits of those of the clients that are at work as lost."""
@@ -115,17 +108,6 @@ class ClientTally:
                 counts = self._of(client)
                 counts.lost += 1
                 self._set_state(client, counts, "lapsed")
-
-    def statements(self) -> list[sa.Executable]:
-        """Return the changes of the database since the last call."""
-        rows = [[client, *_values_of(self._counts[client])] for client in sorted(self._changed)]
-        self._changed.clear()
-        return [
-            sa.text(_UPSERT).bindparams(rows=json.dumps(rows)),
-            sa.text("INSERT OR REPLACE INTO meta (key, value) VALUES (:key, :value)").bindparams(
-                key=NUMBER_KEY, value=str(self.number)
-            ),
-        ]
 
     def _assign(self, client: int) -> None:
         counts = self._of(client)
@@ -155,7 +137,6 @@ class ClientTally:
         self.lose(self.working())
         for client, counts in self._counts.items():
             if counts.state == "lapsed":
-                self._changed.add(client)
                 self._set_state(client, counts, "closed")
 
     def _set_state(self, client: int, counts: Counts, state: State) -> None:
@@ -166,32 +147,13 @@ class ClientTally:
             self._working.discard(client)
 
     def _of(self, client: int) -> Counts:
-        """Return the counts of a client, and mark them as changed."""
-        self._changed.add(client)
         return self._counts.setdefault(client, Counts())
 
 
-_FIELDS = tuple(field.name for field in fields(Counts))
-COLUMNS = ("client", *_FIELDS)
-
-_values_of = attrgetter(*_FIELDS)  # `astuple` copies each value, which takes a second for 100,000 clients
-
 _SUMMED = ("visits", "counted", "refused", "lost", "staleness_sum")
-_VALUES = ", ".join(f"json_extract(value, '$[{index}]')" for index in range(len(COLUMNS)))
-_UPSERT = f"INSERT OR REPLACE INTO client_counts ({', '.join(COLUMNS)}) SELECT {_VALUES} FROM json_each(:rows)"
 
-
-def read_tally(database: sqlite3.Connection) -> ClientTally:
-    """Return the counts at the end of the log."""
-    tally = ClientTally()
-    for client, *values in database.execute(f"SELECT {', '.join(COLUMNS)} FROM client_counts"):
-        tally.put(client, Counts(*values))
-    found = database.execute("SELECT value FROM meta WHERE key = ?", (NUMBER_KEY,)).fetchone()
-    tally.number = 0 if found is None else int(found[0])
-    query = "SELECT number, name, arguments, file FROM log WHERE number > ? ORDER BY number"
-    for number, name, arguments, file in database.execute(query, (tally.number,)):
-        tally.note(LogRecord.of_row({"number": number, "name": name, "arguments": arguments, "file": file}))
-    return tally
+# `astuple` copies each value, which takes a second for 100,000 clients.
+_values_of = attrgetter(*(field.name for field in fields(Counts)))
 
 
 class ListedClient(Answer):

@@ -1,95 +1,61 @@
-"""The server's database: its tables, and the records of the log."""
+"""The server's database: the log, and its records."""
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import sqlalchemy as sa
 from offbeat_core.errors import OffbeatError
 from sqlalchemy import event, exc
 
-SCHEMA = 1
+SCHEMA = 2
 """Raise it when the store or a checkpoint changes its form: a folder of another form is refused."""
 
-_metadata = sa.MetaData()
+COORDINATOR = "coordinator"
+"""The owner of the coordinator's calls in the log."""
+RUN = "run"
+"""The owner of what begins, configures, pauses or extends the run."""
 
-meta = sa.Table("meta", _metadata, sa.Column("key", sa.Text, primary_key=True), sa.Column("value", sa.Text))
+_metadata = sa.MetaData()
 
 log = sa.Table(
     "log",
     _metadata,
     sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("owner", sa.Text, nullable=False),  # the part of the server's state that the record changes
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("arguments", sa.Text, nullable=False),  # JSON, with the outcome
     sa.Column("file", sa.Text),  # in updates/; null: the call has no update, or an unused one
     sa.Column("offset", sa.Integer),  # in the file
     sa.Column("size", sa.Integer),
     sa.Column("digest", sa.Text),  # SHA-256 of the update, also of one that does not count
+    sa.Column("entry", sa.Text),  # of the audit log, JSON; null: none
+    sa.Column("head", sa.Text),  # SHA-256 of the audit log up to that entry
 )
 
-clients = sa.Table(
-    "clients",
-    _metadata,
-    sa.Column("client", sa.Integer, primary_key=True),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("enrolled", sa.Float, nullable=False),  # Unix seconds
-    sa.Column("revoked", sa.Float),  # Unix seconds; null: not revoked
-    sa.Column("token", sa.Text, unique=True, nullable=False),  # SHA-256
-    sa.Column("expires", sa.Float),  # Unix seconds; null: never
-    sa.Column("next_token", sa.Text, unique=True),  # replaces the token when it is first used
-    sa.Column("next_expires", sa.Float),
-    sa.Column("examples", sa.Integer),  # as declared; null: not yet
-)
+is_rare = log.c.owner != COORDINATOR
+"""Whether a record is none of the coordinator's calls, which are most of the log."""
 
-client_counts = sa.Table(
-    "client_counts",
-    _metadata,
-    sa.Column("client", sa.Integer, primary_key=True),
-    sa.Column("visits", sa.Integer, nullable=False),
-    sa.Column("counted", sa.Integer, nullable=False),
-    sa.Column("refused", sa.Integer, nullable=False),
-    sa.Column("lost", sa.Integer, nullable=False),
-    sa.Column("staleness_sum", sa.Integer, nullable=False),  # over counted updates
-    sa.Column("state", sa.Text, nullable=False),  # of its latest visit: "closed", "working" or "lapsed"
-    sa.Column("last_seen", sa.Float),  # Unix seconds; null: not seen yet
-)
+sa.Index("rare", log.c.number, sqlite_where=is_rare)
+RARE = f"owner != '{COORDINATOR}'"
+"""The same in SQL."""
 
-client_evaluations = sa.Table(
-    "client_evaluations",
-    _metadata,
-    sa.Column("version", sa.Integer, primary_key=True),
-    sa.Column("client", sa.Integer, primary_key=True),
-    sa.Column("examples", sa.Integer),  # null: not answered yet; 0: skipped
-    sa.Column("metrics", sa.Text),  # JSON
-)
 
-other_tokens = sa.Table(
-    "other_tokens",
-    _metadata,
-    sa.Column("token", sa.Text, primary_key=True),  # SHA-256
-    sa.Column("kind", sa.Text, nullable=False),  # "enrolment" or "admin"
-    sa.Column("uses", sa.Integer),  # left; null: any number
-    sa.Column("expires", sa.Float),
-    sa.Column("name", sa.Text, nullable=False),  # for people
-    sa.Column("revoked", sa.Float),  # Unix seconds; null: not revoked
-)
+class Change(NamedTuple):
+    """A change of the server's state, as a record of the log names it."""
 
-audit = sa.Table(
-    "audit",
-    _metadata,
-    sa.Column("number", sa.Integer, primary_key=True),  # 1, 2, …
-    sa.Column("entry", sa.Text, nullable=False),  # JSON
-    sa.Column("digest", sa.Text, nullable=False),  # SHA-256 of the digest before and the entry
-)
+    owner: str
+    name: str
+    arguments: dict[str, Any]  # plain values
 
 
 @dataclass(frozen=True)
 class LogRecord:
-    """A call that changed the coordinator, with the columns of the table ``log``.
+    """A change of the server's state, with the columns of the table ``log``; most are calls of the coordinator.
 
     ``outcome`` is for counts by client: of ``receive`` whether the update counted and its staleness, of ``lapse`` the
     clients whose visits were lost. Other calls do not have one.
@@ -103,6 +69,9 @@ class LogRecord:
     size: int | None = None
     digest: str | None = None
     outcome: list[Any] | None = None
+    owner: str = COORDINATOR
+    entry: str | None = None
+    head: str | None = None
 
     def row(self) -> dict[str, Any]:
         """Return the record as a row of the table."""
@@ -143,6 +112,14 @@ def open_read_only(path: Path, *, is_fixed: bool = False) -> sqlite3.Connection:
 def numbers_of(folder: Path) -> list[int]:
     """Return the numbers that name safetensors files in a folder."""
     return [int(path.stem) for path in folder.glob("*.safetensors") if path.stem.isdecimal()]
+
+
+def records_after(database: sqlite3.Connection, number: int) -> Iterator[LogRecord]:
+    """Yield the records with later numbers, in order."""
+    names = [column.name for column in log.columns]
+    query = f"SELECT {', '.join(names)} FROM log WHERE number > ? ORDER BY number"
+    for row in database.execute(query, (number,)):
+        yield LogRecord.of_row(dict(zip(names, row, strict=True)))
 
 
 def open_database(path: Path) -> sa.Engine:

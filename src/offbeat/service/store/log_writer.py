@@ -14,7 +14,7 @@ from offbeat_core.errors import OffbeatError
 from sqlalchemy import exc
 
 from offbeat.service.refusal import no_space
-from offbeat.service.store.database import LogRecord, log
+from offbeat.service.store.database import Change, LogRecord, log
 from offbeat.service.store.disk import Disk, is_full, is_temporary
 from offbeat.service.store.segments import Segment
 
@@ -33,7 +33,6 @@ class _Batch:
     """Entries that are written at once."""
 
     records: list[dict[str, Any]] = field(default_factory=list)
-    statements: list[sa.Executable] = field(default_factory=list)
     segments: set[Segment] = field(default_factory=set)  # to be synced before the records are written
     actions: list[Callable[[], None]] = field(default_factory=list)  # once all of it is on disk
     last: int = 0  # the number of the last entry
@@ -83,9 +82,11 @@ class LogWriter:
         row = record.row()
         self._enter(lambda batch: batch.records.append(row), segment)
 
-    def execute(self, *statements: sa.Executable) -> None:
-        """Enter other changes of the database, which one commit writes."""
-        self._enter(lambda batch: batch.statements.extend(statements))
+    def enter(self, change: Change, entry: str | None = None, head: str | None = None) -> None:
+        """Enter the next record of a change, with an entry of the audit log or without."""
+        self.append(
+            LogRecord(self.number + 1, change.name, change.arguments, owner=change.owner, entry=entry, head=head)
+        )
 
     def run_once_durable(self, action: Callable[[], None]) -> None:
         """Run an action in the log writer's thread once all entries so far are on disk."""
@@ -164,7 +165,7 @@ class LogWriter:
         """Write a batch; return why it cannot be written now, None if it was."""
         try:
             self._sync(batch)
-            if batch.statements or batch.records:
+            if batch.records:
                 self._commit(batch)
             while batch.actions:
                 batch.actions[0]()
@@ -208,11 +209,7 @@ class LogWriter:
 
     def _commit(self, batch: _Batch) -> None:
         with self._database.begin() as connection:
-            for statement in batch.statements:
-                connection.execute(statement)
-            if batch.records:
-                connection.execute(sa.insert(log), batch.records)
-        batch.statements.clear()
+            connection.execute(sa.insert(log), batch.records)
         batch.records.clear()
 
     def _in_loop(self, call: Callable[[Any], None], argument: Any) -> None:

@@ -1,0 +1,145 @@
+"""Clients and tokens, as the log's records make them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+OWNER = "accounts"
+"""The owner of the log's records that change the registry."""
+
+Kind = Literal["enrolment", "client", "admin"]
+State = Literal["valid", "expired", "used up", "revoked"]
+
+
+@dataclass(slots=True)
+class Account:
+    """The state of one token."""
+
+    kind: Kind
+    client: int | None = None  # that a client's token belongs to
+    uses: int | None = None  # left; None for any number
+    expires: float | None = None  # Unix seconds; None for never
+    is_next: bool = False  # replaces the client's token when it is first used
+    revoked: bool = False
+    name: str = ""  # for people
+
+    def state(self, now: float) -> State:
+        """Return whether the token is valid, or why not."""
+        if self.revoked:
+            return "revoked"
+        if self.uses == 0:
+            return "used up"
+        return "expired" if self.expires is not None and self.expires <= now else "valid"
+
+
+@dataclass(slots=True)
+class Site:
+    """A named client; times are in Unix seconds."""
+
+    name: str
+    enrolled: float
+    token: str  # SHA-256
+    next_token: str | None = None  # that of the token that replaces it
+    examples: int | None = None  # None: not declared
+    revoked: float | None = None  # None: not revoked
+
+
+class Registry:
+    """All clients, and all tokens by their hashes.
+
+    It changes by ``apply`` alone, with the records of the log in their order, also when a server starts again.
+    ``sites`` are by client, ``accounts`` by the token's SHA-256.
+    """
+
+    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
+        self.sites: dict[int, Site] = {}
+        self.accounts: dict[str, Account] = {}
+        if state is not None:
+            for client, (expires, next_expires, *values) in enumerate(state["clients"]):
+                self._add(client, Site(*values), expires)
+                self._set_next(client, self.sites[client].next_token, next_expires)
+            for token, *values in state["tokens"]:
+                self.accounts[token] = Account(*values)
+
+    @property
+    def issued(self) -> dict[str, Account]:
+        """The accounts of enrolment and admin tokens."""
+        return {token: account for token, account in self.accounts.items() if account.kind != "client"}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "clients": [
+                [
+                    *(self.accounts[site.token].expires, site.next_token and self.accounts[site.next_token].expires),
+                    *(site.name, site.enrolled, site.token, site.next_token, site.examples, site.revoked),
+                ]
+                for site in self.sites.values()
+            ],
+            "tokens": [
+                [token, one.kind, one.client, one.uses, one.expires, one.is_next, one.revoked, one.name]
+                for token, one in self.issued.items()
+            ],
+        }
+
+    def apply(self, name: str, values: Mapping[str, Any]) -> None:
+        """Make a change; its values are those of the log's record of this name."""
+        match name:
+            case "enrol":
+                self._enrol(**values)
+            case "declare":
+                self.sites[values["client"]].examples = values["examples"]
+            case "rename":
+                self.sites[values["client"]].name = values["name"]
+            case "renew":
+                self._set_next(values["client"], values["token"], values["expires"])
+            case "replace":
+                self._replace(self.sites[values["client"]])
+            case "revoke_client":
+                self._revoke_client(values["client"], values["at"])
+            case "make_token":
+                token = values["token"]
+                self.accounts[token] = Account(
+                    values["kind"], uses=values["uses"], expires=values["expires"], name=values["name"]
+                )
+            case "revoke_token":
+                self.accounts[values["token"]].revoked = True
+            case _:
+                raise ValueError(f"the registry does not know the change {name!r}")
+
+    def _enrol(
+        self, *, client: int, name: str, at: float, token: str, expires: float | None, examples: int | None, by: str
+    ) -> None:
+        if client != len(self.sites):
+            raise ValueError(f"client {client} cannot enrol after client {len(self.sites) - 1}")
+        self._add(client, Site(name, at, token, examples=examples), expires)
+        used = self.accounts[by]
+        if used.uses is not None:
+            used.uses -= 1
+
+    def _add(self, client: int, site: Site, expires: float | None) -> None:
+        self.sites[client] = site
+        self.accounts[site.token] = Account("client", client, expires=expires, revoked=site.revoked is not None)
+
+    def _set_next(self, client: int, token: str | None, expires: float | None) -> None:
+        site = self.sites[client]
+        if site.next_token is not None:
+            self.accounts.pop(site.next_token, None)
+        site.next_token = token
+        if token is not None:
+            is_revoked = site.revoked is not None
+            self.accounts[token] = Account("client", client, expires=expires, is_next=True, revoked=is_revoked)
+
+    def _replace(self, site: Site) -> None:
+        if site.next_token is None:
+            raise ValueError("the client has no next token")
+        del self.accounts[site.token]
+        site.token, site.next_token = site.next_token, None
+        self.accounts[site.token].is_next = False
+
+    def _revoke_client(self, client: int, at: float) -> None:
+        site = self.sites[client]
+        site.revoked = at
+        for token in (site.token, site.next_token):
+            if token is not None:
+                self.accounts[token].revoked = True

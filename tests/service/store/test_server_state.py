@@ -1,0 +1,76 @@
+"""What a server knows beside its coordinator."""
+
+import json
+
+import pytest
+from offbeat_core.errors import OffbeatError
+
+from offbeat.service.store.database import LogRecord
+from offbeat.service.store.server_state import RunState, ServerState, check_config
+
+
+def config(versions=None, **stop):
+    stop |= {} if versions is None else {"versions": versions}
+    return {"model": {"name": "mlp"}} | ({"stop": stop} if stop else {})
+
+
+def begun(before):
+    state = RunState()
+    state.apply("begin", {"run": "1f", "config": before})
+    return state
+
+
+def test_a_run_that_has_not_begun_takes_any_settings(tmp_path):
+    check_config(tmp_path, RunState(), config(10))
+
+
+def test_a_run_goes_on_with_the_same_settings_or_a_later_end(tmp_path):
+    state = begun(config(10, target=0.9))
+    check_config(tmp_path, state, config(10, target=0.9))
+    check_config(tmp_path, state, config(20, target=0.9))
+    state.apply("configure", {"config": config(20, target=0.9)})
+    with pytest.raises(OffbeatError, match=r"holds a run of 20 versions: stop.versions may only grow"):
+        check_config(tmp_path, state, config(10, target=0.9))
+    for other, keys in ((config(30, target=0.9) | {"model": {"name": "cnn"}}, "model, stop"), (config(30), "stop")):
+        with pytest.raises(OffbeatError, match=rf"other settings \({keys}\)"):
+            check_config(tmp_path, state, other)
+    check_config(tmp_path, state, config(target=0.9))
+    state.apply("configure", {"config": config(target=0.9)})
+    with pytest.raises(OffbeatError, match=r"holds a run without stop.versions: leave it out$"):
+        check_config(tmp_path, state, config(30, target=0.9))
+
+
+def test_the_run_is_paused_resumed_and_extended():
+    state = begun(config(10))
+    state.apply("pause", {})
+    state.apply("extend", {"versions": 15})
+    assert (state.run_id, state.is_paused, state.stop_versions) == ("1f", True, 15)
+    state.apply("resume", {})
+    state.apply("configure", {"config": config(20)})
+    assert (state.is_paused, state.stop_versions) == (False, 20)
+    with pytest.raises(ValueError, match="does not know the change 'stop'"):
+        state.apply("stop", {})
+
+
+def test_each_record_changes_the_part_that_owns_it_also_after_a_checkpoint():
+    records = [
+        LogRecord(1, "begin", {"run": "1f", "config": config(10)}, owner="run"),
+        LogRecord(2, "make_token", {"token": "a", "kind": "enrolment", "uses": 1, "expires": None, "name": ""},
+                  owner="accounts"),
+        LogRecord(3, "enrol", {"client": 0, "name": "ward", "at": 5.0, "token": "b", "expires": 9.0, "examples": None,
+                               "by": "a"}, owner="accounts"),
+        LogRecord(4, "assign", {"clients": [0], "now": 1.0}),
+        LogRecord(5, "begin", {"version": 1, "clients": [0]}, owner="evaluations"),
+        LogRecord(6, "receive", {"client": 0, "visit": 0, "now": 2.0}, outcome=[True, 3]),
+    ]  # fmt: skip
+    for saved in range(len(records) + 1):
+        state = ServerState()
+        for record in records[:saved]:
+            state.apply(record)
+        state = ServerState(json.loads(json.dumps(state.state_dict())))
+        for record in records[saved:]:
+            state.apply(record)
+        assert state.run.run_id == "1f"
+        assert state.registry.accounts["a"].uses == 0
+        assert state.registry.sites[0].name == "ward"
+        assert (state.tally[0].counted, state.tally[0].staleness_sum) == (1, 3)
