@@ -24,7 +24,7 @@ def opened(url: str) -> list[Row]:
 @pytest.mark.parametrize(
     ("url", "line"),
     [
-        ("nonsense", "store.log is no URL: 'nonsense'"),
+        ("nonsense", "store.log is not a URL: 'nonsense'"),
         ("mysql://a@b/c", "store.log cannot be 'mysql': allowed are sqlite and postgresql"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a server knows beside its coordinator."""
+"""The state of a server beside its coordinator."""
 
 import json
 

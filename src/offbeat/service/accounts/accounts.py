@@ -29,7 +29,7 @@ _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
 class Accounts:
-    """The rules for clients and their tokens: who may do what, and what that changes in the ``registry``.
+    """The rules for clients and their tokens; what they change is in the ``registry``.
 
     At most ``clients_limit`` clients enrol. A client's token is valid for ``token_seconds``. ``clock`` returns Unix
     seconds. Where updates are private (``keeps_examples`` is false), numbers of examples are neither checked nor kept:
@@ -189,7 +189,7 @@ class Accounts:
         return None if self._token_seconds is None else self._clock() + self._token_seconds
 
     def _change(self, change: str, values: dict[str, Any], kind: str | None = None, /, **facts: Any) -> None:
-        """Change the registry, and enter that in the log, with an entry of the audit log if it has a ``kind``."""
+        """Change the registry and the log; a ``kind`` is that of the audit log's entry."""
         self._registry.apply(change, values)
         if kind is None:
             self._log_writer.enter(Change(OWNER, change, values))

@@ -28,9 +28,10 @@ acting: ContextVar[str | None] = ContextVar("acting", default=None)
 
 
 class AuditLog:
-    """The entries of a server's audit log, for the event loop; each is in the record of the change that it reports.
+    """The entries of a server's audit log, for the event loop.
 
-    ``head`` is that of the entries that are on disk, at first of those of earlier servers.
+    Each is in the log's record of the change that it reports. ``head`` is that of the entries that are on disk, at
+    first of those of earlier servers.
     """
 
     def __init__(self, log_writer: LogWriter, head: LogHead, clock: Callable[[], float] = time.time) -> None:
@@ -40,7 +41,7 @@ class AuditLog:
         self._counts: dict[str, Counter[str]] = {}  # by the kind of entry
 
     def add(self, kind: str, change: Change | None = None, /, **facts: Any) -> None:
-        """Enter an entry with the change that it reports; None: it reports none that is to be kept."""
+        """Enter an entry with the change that it reports; None if it reports none."""
         if (token := acting.get()) is not None:
             facts["by"] = token
         at = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="seconds")

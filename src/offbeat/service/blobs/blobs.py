@@ -1,4 +1,4 @@
-"""What a store of blobs promises, whatever keeps them."""
+"""The promises of a store of blobs, whatever keeps them."""
 
 import re
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9.-]*)*")
 
 
 class BlobExistsError(Exception):
-    """A blob of this name is there already; it is unchanged."""
+    """A blob of this name is there already."""
 
 
 class NoSuchBlobError(Exception):
@@ -17,13 +17,17 @@ class NoSuchBlobError(Exception):
 
 
 class BlobsUnavailableError(Exception):
-    """The store cannot be reached, or has no space. Whether a blob was created is not known."""
+    """The store cannot be reached, or has no space.
+
+    Whether a blob was created is not known.
+    """
 
 
 class Blobs(Protocol):
-    """Bytes by name. A name holds digits of their digest or of chance, so nobody wants it for other bytes.
+    """Bytes by name.
 
-    Every method may raise ``BlobsUnavailableError``.
+    A name holds digits of their digest or of chance, so nobody wants it for other bytes. Every method may raise
+    ``BlobsUnavailableError``.
     """
 
     async def create(self, name: str, content: bytes) -> None:
@@ -51,12 +55,12 @@ class Blobs(Protocol):
         ...
 
     async def url(self, name: str, seconds: int) -> str | None:
-        """Return a URL from which anybody may read the blob for some seconds; None if the store has none."""
+        """Return a URL for anybody to read the blob; None if the store has none."""
         ...
 
 
 def check_name(name: str) -> str:
     """Return a blob's name; raise ``ValueError`` if it is none."""
     if not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name of a blob")
+        raise ValueError(f"{name!r} is not the name of a blob")
     return name

@@ -15,7 +15,7 @@ _PARTIAL = ".partial-"
 
 
 class FolderBlobs:
-    """A file for each blob, below a folder. A name appears once its content is on the disk."""
+    """A file for each blob, which appears once its content is on the disk."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -54,7 +54,7 @@ class ObjectBlobs:
                     yield one["path"]
 
     async def url(self, name: str, seconds: int) -> str | None:
-        """Return a URL from which anybody may read the blob for some seconds; None if the store has none."""
+        """Return a URL for anybody to read the blob; None if the store has none."""
         if not isinstance(self._store, S3Store | GCSStore | AzureStore):
             return None
         with _translated(name):
@@ -67,7 +67,7 @@ def object_blobs(url: str, **options: Any) -> ObjectBlobs:
     Credentials come from the environment, as the store's own tools take them.
 
     Raises:
-        OffbeatError: It is no URL of a store.
+        OffbeatError: It is not the URL of a store.
     """
     try:
         return ObjectBlobs(from_url(url, **options))

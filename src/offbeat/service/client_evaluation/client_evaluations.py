@@ -201,7 +201,7 @@ class ClientEvaluations:
 
 
 def _rounds(records: Iterable[LogRecord]) -> Iterator[EvaluationRound]:
-    """Yield the rounds that the log's records make, each when the next begins; the last one may go on."""
+    """Yield the rounds that the log's records make; the last one may go on."""
     current: EvaluationRound | None = None
     for record in records:
         values = record.arguments

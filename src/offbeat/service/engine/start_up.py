@@ -153,7 +153,7 @@ def _replay(
 def _replay_record(
     record: LogRecord, store: Store, coordinator: Coordinator, models: ModelFiles, loaded: LoadedCheckpoint
 ) -> StoredUpdate | None:
-    """Make a change again; return the call's update, or its opened sum, if that is stored."""
+    """Make a change again; return its update or opened sum, if that is stored."""
     loaded.state.apply(record)
     if record.owner != COORDINATOR:
         return None

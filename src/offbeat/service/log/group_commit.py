@@ -12,7 +12,7 @@ _RETRY_SECONDS = 1.0  # between two attempts while the log cannot be reached
 
 
 class GroupCommit:
-    """Appends a leader's rows in their order, all that have come since the last append at once.
+    """Appends a leader's rows in order, all that wait at once.
 
     A row that was entered is a change that has taken place in memory. Nobody may be told of it before
     ``wait_until_durable`` returns.

@@ -1,4 +1,4 @@
-"""What a log promises, whatever keeps it.
+"""The promises of a log, whatever keeps it.
 
 A log is a list of rows with the numbers 1, 2, …. Several processes may open it; one of them, the leader, appends.
 **The number of a row is the fence between leaders**: an append names the last row that its writer knows, and holds only
@@ -30,15 +30,15 @@ class Row:
 
 
 class ReplacedError(Exception):
-    """The rows were not appended: another row follows the last one that the writer knows, or none is there."""
+    """The rows were not appended: the writer does not know the log's last row."""
 
 
 class LogUnavailableError(Exception):
-    """The log cannot be reached or has no space. Nothing was appended, and nothing will be."""
+    """The log cannot be reached or has no space: nothing is appended, now or later."""
 
 
 class UnknownOutcomeError(Exception):
-    """The connection broke during the commit: the rows are in the log, may still come, or never will."""
+    """The connection broke during the commit: the rows may be there, or still come."""
 
 
 class BrokenLogError(OffbeatError):
@@ -52,9 +52,10 @@ class Log(Protocol):
     """
 
     async def append(self, rows: Sequence[Row], *, after: tuple[int, int]) -> None:
-        """Append rows behind the row ``after``, (number, epoch), or (0, 0) for an empty log; all of them or none.
+        """Append rows behind the row ``after``; all of them or none.
 
-        Returns once they are durable. The rows have the next numbers.
+        ``after`` is a row's number and epoch, (0, 0) for an empty log. Returns once they are durable. The rows have the
+        next numbers.
 
         Raises:
             ReplacedError: The log has no such row, or another one behind it.

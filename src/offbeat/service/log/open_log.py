@@ -32,7 +32,7 @@ async def open_log(url: str) -> SqlLog:
     try:
         parsed = sa.make_url(url)
     except exc.ArgumentError:
-        raise OffbeatError(f"store.log is no URL: {url!r}") from None
+        raise OffbeatError(f"store.log is not a URL: {url!r}") from None
     match parsed.get_backend_name():
         case "sqlite":
             engine = sqlite_engine(Path(parsed.database or ""))
@@ -78,7 +78,7 @@ def _postgres_engine(url: sa.URL) -> sa.Engine:
 
 
 def _check_promises(connection: Any, name: str) -> None:
-    """Raise ``OffbeatError`` if a committed row may be lost, or the server is not the one that takes rows."""
+    """Raise ``OffbeatError`` if the server takes no rows, or may lose some."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT current_setting('fsync'), current_setting('full_page_writes'), "

@@ -1,4 +1,4 @@
-"""A process's part in a log: it follows the log's rows, becomes the leader, and appends until it is replaced."""
+"""A process's part in a log: it follows the rows, or leads until it is replaced."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace

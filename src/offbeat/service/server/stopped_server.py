@@ -67,7 +67,7 @@ def status(folder: Path) -> dict[str, Any]:
 
 
 def saved_state(folder: Path) -> tuple[ServerState, float]:
-    """Return the state at the end of the log in a folder, and the seconds that the run has taken."""
+    """Return the state at the end of a folder's log, and the run's seconds."""
     with _database(folder) as database:
         number = max(numbers_of(folder / "checkpoints"), default=0)
         values = read_values(folder / "checkpoints" / f"{number}.safetensors") if number else {}

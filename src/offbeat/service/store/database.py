@@ -55,10 +55,10 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class LogRecord:
-    """A change of the server's state, with the columns of the table ``log``; most are calls of the coordinator.
+    """A change of the server's state, with the columns of the table ``log``.
 
-    ``outcome`` is for counts by client: of ``receive`` whether the update counted and its staleness, of ``lapse`` the
-    clients whose visits were lost. Other calls do not have one.
+    Most are calls of the coordinator. ``outcome`` is for counts by client: of ``receive`` whether the update counted
+    and its staleness, of ``lapse`` the clients whose visits were lost. Other calls do not have one.
     """
 
     number: int  # 1, 2, …

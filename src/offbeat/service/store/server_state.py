@@ -1,4 +1,4 @@
-"""What a server knows beside its coordinator, as the log's records make it."""
+"""The state of a server beside its coordinator, as the log's records make it."""
 
 import math
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ class RunState:
 
 
 class ServerState:
-    """The run, clients with their tokens, and the counts of clients' visits, up to some record of the log.
+    """The run, the clients and tokens, and the counts of visits, up to some record.
 
     Args:
         state: As ``state_dict`` returned it; None before the first record.
@@ -100,7 +100,7 @@ def stop_versions(config: Mapping[str, Any]) -> float:
 
 
 def check_config(folder: Path, run: RunState, config: Mapping[str, Any]) -> None:
-    """Raise ``OffbeatError`` unless the run has not begun, or may go on like this: only its end may be later."""
+    """Raise ``OffbeatError`` if settings differ in more than a later end."""
     before = run.config
     if run.run_id is None or before == config:
         return
