@@ -157,7 +157,7 @@ class LocalPlan:
         """Return the plan of a visit that is cut short after the first ``steps``."""
         if not 1 <= steps <= self.steps:
             raise ValueError(f"steps must be in 1 … {self.steps}, got {steps}")
-        return replace(self, steps=steps, lr=self.lr[:steps] if isinstance(self.lr, tuple) else self.lr)
+        return self if steps == self.steps else _prefix(self, steps)
 
     def minibatch_sizes(self, examples: int) -> list[int]:
         """Return the size of each step's minibatch for a client with so many examples."""
@@ -183,6 +183,11 @@ class LocalPlan:
     def at(self, version: int) -> "LocalPlan":
         """Return the plan of a visit that starts at this version, with decayed step sizes."""
         return self if self.lr_decay is None else _decayed(self, self.lr_decay, version)
+
+
+@lru_cache
+def _prefix(plan: LocalPlan, steps: int) -> LocalPlan:
+    return replace(plan, steps=steps, lr=plan.lr[:steps] if isinstance(plan.lr, tuple) else plan.lr)
 
 
 @lru_cache  # most visits start at one of the last versions

@@ -66,19 +66,26 @@ class Uploads:
         except FileNotFoundError:
             return 0
 
-    async def read(self, client: int, size: int, pieces: AsyncIterator[bytes]) -> bytes:
+    async def read(self, client: int, size: int, pieces: AsyncIterator[bytes]) -> bytearray:
         """Return a small body of this size, or raise ``Refusal``."""
         if self._small.get(client, 0) >= _MAX_SMALL:
             raise _busy()
+        body, loop = bytearray(), asyncio.get_running_loop()
+        end = loop.time() + self._patience_seconds + size / _SLOWEST
         with counted(self._small, client), self._within_budget(size):
-            body = bytearray()
-            async for piece in self._patiently(pieces, size):
-                body += piece
-                if len(body) > size:
-                    break
-            if len(body) != size:
-                raise Refusal("malformed-request", f"{size} bytes were announced, {len(body)} came")
-            return bytes(body)
+            try:
+                async with asyncio.timeout(self._patience_seconds) as deadline:
+                    async for piece in pieces:
+                        body += piece
+                        if len(body) > size:
+                            break
+                        if len(body) < size:
+                            deadline.reschedule(min(loop.time() + self._patience_seconds, end))
+            except TimeoutError:
+                raise self._too_slow(size, end) from None
+        if len(body) != size:
+            raise Refusal("malformed-request", f"{size} bytes were announced, {len(body)} came")
+        return body
 
     async def write(
         self, client: int, visit: int, offset: int, size: int, pieces: AsyncIterator[bytes]
@@ -185,12 +192,15 @@ class Uploads:
             except StopAsyncIteration:
                 return
             except TimeoutError:
-                if loop.time() < end:
-                    problem = f"nothing came for {self._patience_seconds:g} s"
-                else:
-                    problem = f"{size} bytes came slower than {_SLOWEST} bytes a second"
-                raise Refusal("too-slow", f"{problem}: go on later") from None
+                raise self._too_slow(size, end) from None
             yield piece
+
+    def _too_slow(self, size: int, end: float) -> Refusal:
+        if asyncio.get_running_loop().time() < end:
+            problem = f"nothing came for {self._patience_seconds:g} s"
+        else:
+            problem = f"{size} bytes came slower than {_SLOWEST} bytes a second"
+        return Refusal("too-slow", f"{problem}: go on later")
 
     def _new_path(self, name: str) -> Path:
         self._last_number += 1
