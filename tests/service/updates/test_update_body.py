@@ -116,10 +116,19 @@ def test_a_large_body_is_checked_in_little_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_body_in_memory_is_checked_too(dtype: torch.dtype) -> None:
-    body = body_of(VECTOR.to(dtype))
+    body = bytearray(body_of(VECTOR.to(dtype)))
     check_body(BufferedUpdate(body, LENGTH, None), 100.0)
     with pytest.raises(Refusal, match="norm"):
         check_body(BufferedUpdate(body, LENGTH, None), 1e-3)
+
+
+def test_a_header_is_parsed_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = store(GOOD)
+    check_body(BufferedUpdate(bytearray(GOOD), LENGTH, None), None)
+    monkeypatch.delattr(update_body, "_tensor_info")
+    assert torch.equal(stored.resolve(), VECTOR)
+    with pytest.raises(NameError):
+        store(GOOD, length=LENGTH + 1).resolve()
 
 
 # What is wrong.

@@ -57,6 +57,15 @@ def test_a_stalled_body_is_given_up_and_its_bytes_are_kept(uploads):
     assert refused(uploads.read(0, 10, sent(b"abc", silent=True))) == "too-slow"
 
 
+def test_a_body_that_goes_on_is_given_up_at_its_first_byte_too_many(uploads):
+    async def endless():
+        while True:
+            await asyncio.sleep(0)
+            yield b"ab"
+
+    assert refused(uploads.read(0, 3, endless())) == "malformed-request"
+
+
 def test_a_body_is_continued_and_moves_when_it_is_complete(uploads, tmp_path):
     assert asyncio.run(uploads.write(3, 1, 0, 6, sent(b"ab", b"c"))) == 3
     assert refused(uploads.write(3, 1, 2, 6, sent(b"def"))) == "wrong-offset"

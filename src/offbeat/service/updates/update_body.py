@@ -4,6 +4,7 @@ import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def largest_body(length: int, plan: LocalPlan) -> int:
 class BufferedUpdate:
     """An update with its body, ``data``, in memory; for the rest see ``StoredUpdate``."""
 
-    data: bytes | bytearray
+    data: bytearray
     length: int
     plan_compression: Compression | None
     is_masked: bool = False
@@ -49,7 +50,7 @@ class BufferedUpdate:
 
     def read(self, start: int, size: int) -> bytearray:
         """Return ``size`` bytes of the body from ``start`` on."""
-        return bytearray(self.data[start : start + size])
+        return self.data[start : start + size]
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -86,11 +87,12 @@ class StoredUpdate:
             OSError: The file is missing, or too short.
         """
         if self.is_masked:
-            return torch.from_numpy(_entries(self, 0, 4 * self.length).view("<i4"))
+            return torch.from_numpy(_entries(_loaded(self), 0, 4 * self.length).view("<i4"))
         if self.plan_compression is not None:
             return _decompressed(self, _compressor(self.plan_compression))
-        dtype, start = _dense_layout(self)
-        return _vector(_entries(self, start, self.length * dtype.itemsize), dtype)
+        body = _loaded(self)
+        dtype, start = _dense_layout(body)
+        return _vector(_entries(body, start, self.length * dtype.itemsize), dtype)
 
 
 Body = BufferedUpdate | StoredUpdate
@@ -136,6 +138,7 @@ def _parts(body: Body) -> Iterator[Tensor]:
     if body.plan_compression is not None:
         yield from _decompressed(body, _compressor(body.plan_compression)).split(_CHUNK)
         return
+    body = _loaded(body)
     dtype, start = _dense_layout(body)
     end = start + body.length * dtype.itemsize
     size = _CHUNK * dtype.itemsize
@@ -143,10 +146,17 @@ def _parts(body: Body) -> Iterator[Tensor]:
         yield _vector(_entries(body, begin, min(size, end - begin)), dtype)
 
 
+def _loaded(body: Body) -> Body:
+    """Return the body in memory if it is in a small file."""
+    if isinstance(body, BufferedUpdate) or body.size >= _MAPPED:
+        return body
+    return BufferedUpdate(body.read(0, body.size), body.length, body.plan_compression, body.is_masked)
+
+
 def _entries(body: Body, start: int, size: int) -> "npt.NDArray[np.uint8]":
-    """Return bytes of the body, as a memory map if they are many and in a file."""
-    if isinstance(body, BufferedUpdate) or size < _MAPPED:
-        return np.frombuffer(body.read(start, size), np.uint8)
+    """Return bytes of the body without a copy: they are mapped if it is in a file."""
+    if isinstance(body, BufferedUpdate):
+        return np.frombuffer(body.data, np.uint8, size, start)
     try:
         # Mode "c" never copies here, and torch warns of arrays that cannot be written.
         return np.memmap(body.path, np.uint8, "c", body.offset + start, (size,))
@@ -171,21 +181,27 @@ def _dense_layout(body: Body) -> tuple[torch.dtype, int]:
     start = _PREFIX.size + header_size
     if start > len(begin):
         raise _malformed(f"its header must have at most {_LARGEST_HEADER} bytes and end within the file")
-    info = _tensor_info(begin[_PREFIX.size : start])
+    return _layout(bytes(begin[_PREFIX.size : start]), body.size - start, body.length), start
+
+
+@lru_cache  # all updates of a run have one header, or few
+def _layout(header: bytes, size: int, length: int) -> torch.dtype:
+    """Return the type of d = ``length`` entries in ``size`` bytes after a header."""
+    info = _tensor_info(header)
     kind, shape, offsets = info["dtype"], info["shape"], info["data_offsets"]
     if kind not in _TYPES:
         raise Refusal("wrong-type", f"the update must be float32 or bfloat16 (F32 or BF16), got {shortened(kind)}")
-    if shape != [body.length]:
+    if shape != [length]:
         got = str(tuple(shape))[:80]
-        raise Refusal("wrong-shape", f"the update must be of shape ({body.length},), got shape {got}")
+        raise Refusal("wrong-shape", f"the update must be of shape ({length},), got shape {got}")
     dtype = _TYPES[kind]
-    size = body.length * dtype.itemsize
-    if offsets != [0, size] or body.size != start + size:
-        raise _malformed(f"data_offsets must be [0, {size}], and that many bytes must follow the header")
-    return dtype, start
+    expected = length * dtype.itemsize
+    if offsets != [0, expected] or size != expected:
+        raise _malformed(f"data_offsets must be [0, {expected}], and that many bytes must follow the header")
+    return dtype
 
 
-def _tensor_info(header: bytearray) -> dict[str, Any]:
+def _tensor_info(header: bytes) -> dict[str, Any]:
     """Return the entry, of the right types, of the one tensor in a header."""
     try:
         tensors = read_object(header.decode()) if header.startswith(b"{") else {}
