@@ -61,10 +61,14 @@ the settings of the smaller worlds. They have five seeds instead of ten, so that
 """
 
 
-def page(worlds: Mapping[str, tuple[World, WorldData | None]]) -> str:
-    """Return the page."""
+def compare_all(worlds: Mapping[str, tuple[World, WorldData | None]]) -> dict[str, Comparison]:
+    """Return the comparisons of the worlds that have been run."""
+    return {name: compare(world, data.curves) for name, (world, data) in worlds.items() if data is not None}
+
+
+def page(worlds: Mapping[str, tuple[World, WorldData | None]], compared: Mapping[str, Comparison]) -> str:
+    """Return the page of worlds and their comparisons."""
     done = {name: (world, data) for name, (world, data) in worlds.items() if data is not None}
-    compared = {name: compare(world, data.curves) for name, (world, data) in done.items()}
     parts = [_INTRODUCTION.format(answer=_answer({name: world for name, (world, _) in worlds.items()}, compared))]
     if any(world.settings_of for world, _ in done.values()):
         parts.append(_TRANSFERRED)
@@ -299,17 +303,14 @@ def _by_world(
     yield "\n</details>\n"
 
 
-def numbers(worlds: Mapping[str, tuple[World, WorldData | None]]) -> str:
+def numbers(compared: Mapping[str, Comparison]) -> str:
     """Return all effects and the algorithms' own numbers as CSV."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(
         ("world", "algorithm", "than", "measure", "at_equal", "value", "low", "high", "p_holm", "is_bound", "n")
     )
-    for name, (world, data) in worlds.items():
-        if data is None:
-            continue
-        comparison = compare(world, data.curves)
+    for name, comparison in compared.items():
         for label in by_accuracy(comparison):
             for cost in COSTS:
                 standing = comparison.standings[label][cost]
@@ -329,12 +330,11 @@ def write(folder: Path = DOCS) -> None:
     """Write page, numbers and charts."""
     found = sorted(map(read_world, world_names()), key=lambda world: world.settings_of is not None)
     worlds = {world.name: (world, raw_data.published(world.name)) for world in found}
-    (folder / PAGE.relative_to(DOCS)).write_text(page(worlds), encoding="utf-8")
-    (folder / NUMBERS.relative_to(DOCS)).write_text(numbers(worlds), encoding="utf-8")
-    for name, (world, data) in worlds.items():
-        if data is not None:
-            picture = png(chart(compare(world, data.curves)), dpi=110)
-            (folder / "images" / f"benchmark-{name}.png").write_bytes(picture)
+    compared = compare_all(worlds)
+    (folder / PAGE.relative_to(DOCS)).write_text(page(worlds, compared), encoding="utf-8")
+    (folder / NUMBERS.relative_to(DOCS)).write_text(numbers(compared), encoding="utf-8")
+    for name, comparison in compared.items():
+        (folder / "images" / f"benchmark-{name}.png").write_bytes(png(chart(comparison), dpi=110))
 
 
 if __name__ == "__main__":

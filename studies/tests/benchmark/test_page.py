@@ -45,7 +45,13 @@ def data(**levels):
     return WorldData(table, facts)
 
 
-def test_page_and_numbers_are_those_of_the_data(tmp_path):
+def page_of(worlds):
+    return page.page(worlds, page.compare_all(worlds))
+
+
+def test_page_and_numbers_are_those_of_the_data(tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "chart", lambda comparison: comparison)  # another test draws one
+    monkeypatch.setattr(page, "png", lambda comparison, dpi: b"")
     (tmp_path / "results").mkdir()
     (tmp_path / "images").mkdir()
     page.write(tmp_path)
@@ -67,7 +73,7 @@ def test_worlds_without_tuning_were_run_with_the_settings_that_are_published():
 
 def test_the_page_names_what_is_clear():
     world = read_world("silo")
-    text = page.page({"silo": (world, data(fedavg=0.7, fedbuff=0.9, ace=0.901)), "calm": (world, None)})
+    text = page_of({"silo": (world, data(fedavg=0.7, fedbuff=0.9, ace=0.901)), "calm": (world, None)})
     row = next(line for line in text.splitlines() if line.startswith("| virtual time"))
     best, near, over, target = (cell.strip() for cell in row.strip("|").split("|")[1:])
     assert best.startswith("ace, 90.")
@@ -93,12 +99,12 @@ def test_the_page_names_what_is_clear():
 
 
 def test_the_page_names_who_is_worse_than_fedavg():
-    text = page.page({"silo": (read_world("silo"), data(fedavg=0.9, fedbuff=0.5, ace=0.95))})
+    text = page_of({"silo": (read_world("silo"), data(fedavg=0.9, fedbuff=0.5, ace=0.95))})
     assert re.search(r"^Clearly less accurate than FedAvg at equal virtual time: fedbuff \(-4\d", text, re.MULTILINE)
 
 
 def test_a_difference_that_the_runs_do_not_tell_is_not_named():
-    text = page.page({"silo": (read_world("silo"), data(fedavg=0.9, fedbuff=0.902))})
+    text = page_of({"silo": (read_world("silo"), data(fedavg=0.9, fedbuff=0.902))})
     rows = [line for line in text.splitlines() if line.startswith(("| virtual time", "| client time", "| bytes"))]
     assert len(rows) == 3
     (choice,) = (line for line in text.splitlines() if line.startswith("| [silo](#silo)"))
@@ -113,13 +119,13 @@ def test_a_difference_that_the_runs_do_not_tell_is_not_named():
 def test_effects_stand_beside_those_of_the_world_that_the_settings_are_from():
     tuned, other = data(fedavg=0.7, fedbuff=0.9, ace=0.7), data(fedavg=0.7, fedbuff=0.3, ace=0.7)
     worlds = {"cifar10-longtail": (read_world("cifar10-longtail"), other), "longtail": (read_world("longtail"), tuned)}
-    text = page.page(worlds)
+    text = page_of(worlds)
     assert "here and where the settings were chosen, in `longtail`; bold if clear:\n" in text
     cells = r"\*\*-4\d\.\d \[.*\] points\*\* \| \*\*\+2\d\.\d \[.*\] points\*\*"
     assert re.search(rf"^\| fedbuff \| {cells} \|$", text, re.MULTILINE)
     assert re.search(r"^\| ace \| [+-]0\.\d \[.*\] points \| [+-]0\.\d \[.*\] points \|$", text, re.MULTILINE)
     del worlds["longtail"]
-    assert "where the settings were chosen" not in page.page(worlds)
+    assert "where the settings were chosen" not in page_of(worlds)
 
 
 def test_the_same_data_give_the_same_chart():

@@ -38,6 +38,11 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def few_trials(monkeypatch):
+    monkeypatch.setattr("offbeat_studies.benchmark.protocol.TRIALS", 3)
+
+
 def command(*names, seeds=2, output="out"):
     return ("benchmark", *names, "--world", WORLD, "--seeds", str(seeds), "--output", output)
 
@@ -110,7 +115,7 @@ def test_nothing_is_tried_where_nothing_is_to_be_chosen(offbeat, folder):
     ]
 
 
-def test_the_rows_are_those_of_the_runs(offbeat, folder):
+def test_the_rows_are_those_of_the_runs(offbeat, folder, few_trials):
     assert offbeat(*command("fedbuff"))[0] == 0
     table = pq.read_table("out/tiny_world.parquet").to_pydict()
     run = run_directory.read(Path("out/tiny_world/fedbuff-seed2"))
@@ -190,7 +195,7 @@ def test_a_mistake_is_one_line(arguments, line, offbeat, folder):
     assert not Path("runs").exists()
 
 
-def test_without_a_name_a_world_whose_packages_are_missing_is_left_out(offbeat, folder, monkeypatch):
+def test_without_a_name_a_world_whose_packages_are_missing_is_left_out(offbeat, folder, few_trials, monkeypatch):
     monkeypatch.setattr("offbeat_studies.benchmark.world.world_names", lambda: ["sst2-longtail", WORLD])
     monkeypatch.setitem(sys.modules, "peft", None)
     code, out, err = offbeat("benchmark", "fedavg", "--seeds", "2", "--output", "out")

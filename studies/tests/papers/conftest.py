@@ -7,10 +7,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 from offbeat_core.errors import OffbeatError
 
 from offbeat.cli.main import app, main
+from offbeat_studies.papers.figures.catalogue import read_all
 
+EXPERIMENTS = Path(__file__).parents[2] / "offbeat_studies" / "papers"
 RESULTS = Path("runs/reproduce/paper")
 OWN = ("papers", "--experiments", "papers")  # a folder of the test
 
@@ -134,10 +137,22 @@ paper = "they are"
 """
 
 
+@pytest.fixture(scope="session")
+def own_figures():
+    """The figures of this package, by name."""
+    return {figure.name: figure for figure in read_all([EXPERIMENTS])}
+
+
 @pytest.fixture
 def papers(run_main):
     """Return a function that runs ``offbeat papers`` in this process; it returns exit code, output and errors."""
     return partial(run_main, app, "offbeat", *OWN)
+
+
+@pytest.fixture
+def blank_pictures(monkeypatch):
+    """Write files of pictures without drawing them, which takes half of the time of a figure."""
+    leave_blank(monkeypatch)
 
 
 @pytest.fixture
@@ -177,6 +192,10 @@ def reproduced(experiments, reproduced_folder, tmp_path):
     folder, output = reproduced_folder
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     return output
+
+
+def leave_blank(patch):
+    patch.setattr(Figure, "savefig", lambda figure, file, **_: file.write(b"\x89PNG"))
 
 
 def before_claims(tables):

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from offbeat_studies.papers.figures.catalogue import find, read_all
+from offbeat_studies.papers.figures.catalogue import read_all
 from offbeat_studies.papers.figures.figure_file import own_tables
+from studies.tests.papers.conftest import EXPERIMENTS
 
 ROOT = Path(__file__).parents[3]
-EXPERIMENTS = ROOT / "studies/offbeat_studies/papers"
 
 
-def test_a_folder_has_one_paper_whose_tests_are_corrected_together():
+def test_a_folder_has_one_paper_whose_tests_are_corrected_together(own_figures):
     papers = {}
-    for figure in read_all([EXPERIMENTS]):
+    for figure in own_figures.values():
         papers.setdefault(figure.path.parent.name, set()).add(figure.section.paper)
     assert {folder: len(found) for folder, found in papers.items()} == dict.fromkeys(papers, 1)
 
@@ -73,17 +73,15 @@ def test_fedluck_chooses_from_all_shares_unless_one_is_fixed(pattern):
         ("patterns/fig1-fashion-mu0", 20, 0.1, 50, 10),
     ],
 )
-def test_the_papers_settings_at_full_scale(name, batch_size, lr, steps, clients):
-    (figure,) = find(name, [EXPERIMENTS])
-    found = figure.experiment("full")
+def test_the_papers_settings_at_full_scale(name, batch_size, lr, steps, clients, own_figures):
+    found = own_figures[name].experiment("full")
     assert (found.local.batch_size, found.local.lr, found.local.steps) == (batch_size, lr, steps)
     assert found.population.clients == clients
     assert Path(found.data.name.partition(":")[0]).resolve() == EXPERIMENTS / "unit_pixels.py"
 
 
-def test_fedprox_has_the_papers_mu_at_full_scale():
-    (figure,) = find("fedlaavg/fig4e", [EXPERIMENTS])
-    assert figure.experiment("full").algorithms["fedprox"].local["mu"] == 1.0
+def test_fedprox_has_the_papers_mu_at_full_scale(own_figures):
+    assert own_figures["fedlaavg/fig4e"].experiment("full").algorithms["fedprox"].local["mu"] == 1.0
 
 
 @pytest.mark.parametrize("path", sorted(EXPERIMENTS.glob("*/*.toml")), ids=lambda path: path.stem)

@@ -1,7 +1,6 @@
 """The published experiments' devices, data and models are those of the authors' code."""
 
 import csv
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,13 +10,11 @@ from offbeat.algorithms.fedluck_choice import best_steps_and_compression
 from offbeat.config.algorithm_table import build_algorithm
 from offbeat.data.catalogue import load_dataset
 from offbeat_studies.papers.fedluck import published
-from offbeat_studies.papers.figures.catalogue import find
-
-EXPERIMENTS = Path(__file__).parents[3] / "offbeat_studies" / "papers"
+from studies.tests.papers.conftest import EXPERIMENTS
 
 
-def test_each_client_of_fashion_mnist_gets_the_k_and_delta_of_the_authors_code():
-    (figure,) = find("fedluck/fashion-iid", [EXPERIMENTS])
+def test_each_client_of_fashion_mnist_gets_the_k_and_delta_of_the_authors_code(own_figures):
+    figure = own_figures["fedluck/fashion-iid"]
     fedluck = build_algorithm("fedluck", figure.experiment("full").algorithms["fedluck"].hyper_parameters)
     assert isinstance(fedluck, FedLuck)
     size = 4 * sum(parameter.numel() for parameter in published.cnn().parameters())
@@ -69,9 +66,8 @@ def test_cifar10_is_shorter(real_data):
         ("cifar10", (0.6, 0.15), (0.25, 0.03), 32, 3.0, 1.0, (8, 0.1), {"fedavg": 13, "fedbuff": 13, "fedasync": 20}),
     ],
 )
-def test_settings_of_run_py(name, steps, band, batch_size, period, server_lr, fixed, others):
-    figure = find(f"fedluck/{name}-dirichlet", [EXPERIMENTS])[0]
-    found = figure.experiment("full")
+def test_settings_of_run_py(name, steps, band, batch_size, period, server_lr, fixed, others, own_figures):
+    found = own_figures[f"fedluck/{name}-dirichlet"].experiment("full")
     with (EXPERIMENTS / "fedluck" / f"{name}_devices.csv").open(encoding="utf-8") as file:
         devices = [(float(row["step_seconds"]), float(row["up_bytes_per_second"])) for row in csv.DictReader(file)]
     assert (devices[0][0], devices[-1][0]) == steps  # the slowest and the fastest

@@ -1,8 +1,11 @@
 """Runs that are kept or run again."""
 
+import pytest
+
 from studies.tests.papers.conftest import FIGURE, RESULTS
 
 FIG1 = RESULTS / "fig1-quick"
+pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 
 def test_finished_runs_are_only_drawn_again(reproduced, papers):

@@ -17,6 +17,8 @@ from offbeat_studies.papers.figures.figure_file import load as load_figure
 from offbeat_studies.papers.figures.tuning import best_points, tuning_lines, tuning_runs
 from studies.tests.papers.conftest import FIGURE, RESULTS, assert_one_line, before_claims
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 TUNING = """
 [tool.papers.tuning]
 seed = 7

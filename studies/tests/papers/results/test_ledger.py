@@ -9,16 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from studies.tests.papers.conftest import FIGURE, run_papers
+from studies.tests.papers.conftest import FIGURE, leave_blank, run_papers
 
 PAGES = Path("docs")
+pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 
 @pytest.fixture(scope="module")
 def two_folder(tmp_path_factory, reproduced_folder):
     folder = tmp_path_factory.mktemp("two") / "folder"
     shutil.copytree(reproduced_folder[0], folder)
-    with contextlib.chdir(folder):
+    with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
+        leave_blank(patch)
         second = FIGURE.replace('"Figure 1"', '"Figure 2"').replace("seeds = [1, 2]", "seeds = [3]")
         Path("papers/paper/fig2.toml").write_text(second, encoding="utf-8")
         shutil.rmtree("runs")

@@ -16,6 +16,7 @@ from offbeat_studies.papers.results.paper_page import page_of
 
 ROOT = Path(__file__).parents[4]
 RESULTS = ROOT / "docs" / "results"
+pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 
 def test_the_committed_pages_are_those_of_the_ledger(tmp_path, monkeypatch):

@@ -1,13 +1,7 @@
 import numpy as np
 import pytest
 
-from offbeat_studies.papers.theory import check
 from offbeat_studies.papers.theory.problems import Quadratics
-
-
-@pytest.fixture(scope="session")
-def rows():
-    return check(seeds=3)
 
 
 @pytest.fixture

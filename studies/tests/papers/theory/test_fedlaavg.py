@@ -7,10 +7,6 @@ from offbeat_studies.papers.theory.fedlaavg import random_availability, run_exam
 from offbeat_studies.papers.theory.problems import Quadratics
 
 
-def test_lemma_2_is_reached(rows):
-    assert max(line.ratio for line in rows if line.claim == "FedLaAvg, Lemma 2") == 1
-
-
 def test_fedlaavg_runs_as_in_example_1(rng):
     problem = Quadratics("Example 1", np.array([2.0]), np.array([[1.0], [-1.0]]), np.array([0.5]))
     available = np.array([[[True, False]]] * 4 + [[[False, True]]] * 3)[np.arange(50) % 7]

@@ -3,11 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from offbeat_studies.papers.theory.fedluck import check_fedluck, run_fedluck, top_k
-
-
-def test_the_rows_are_the_same_each_time(rows):
-    assert check_fedluck(3, np.random.default_rng([3, 3])) == [line for line in rows if "FedLuck" in line.claim]
+from offbeat_studies.papers.theory.fedluck import run_fedluck, top_k
 
 
 def test_fedluck_runs_as_algorithm_1(exact, rng):

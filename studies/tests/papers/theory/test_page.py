@@ -1,4 +1,4 @@
-"""The numbers on docs/theory.md and docs/theory-measurements.md are those that are measured."""
+"""The pages docs/theory.md and docs/theory-measurements.md agree with each other and with the commands."""
 
 import re
 import shlex
@@ -6,24 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from offbeat_studies.papers.theory import check, page
+from offbeat_studies.papers.theory import page
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs/theory.md").read_text(encoding="utf-8")
 MEASUREMENTS = (ROOT / "docs/theory-measurements.md").read_text(encoding="utf-8")
-
-
-def test_the_table_is_up_to_date():
-    """All but the last digits, which are another machine's."""
-    table = re.search(r"<!-- .*? from here -->\n(.*)<!-- to here -->", MEASUREMENTS, re.DOTALL)[1]
-    lines = table.strip().splitlines()[2:]
-    for line, row in zip(lines, check(20), strict=True):
-        claim, setting, measured, bound, ratio, result = line.strip("| ").split(" | ")
-        assert (claim, _without_worst(setting), result) == (row.claim, _without_worst(row.setting), row.verdict)
-        numbers = [float(text.split(" ± ")[0]) for text in (measured, bound, ratio)]
-        assert numbers == pytest.approx([row.measured, row.bound, row.ratio], rel=0.01), (
-            f"{claim}: run `make theory-docs`"
-        )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +53,3 @@ def test_the_command_prints_what_the_page_says(offbeat, monkeypatch):
     printed = {" ".join(line.split()) for line in out.splitlines()}
     (said,) = (text for text in re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL) if "broken" in text)
     assert {" ".join(line.split()) for line in said.splitlines()} <= printed
-
-
-def _without_worst(setting):
-    return re.sub(r", worst t = \d+", "", setting)

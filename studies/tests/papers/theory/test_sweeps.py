@@ -2,6 +2,8 @@ import math
 
 import pytest
 
+from offbeat_studies.papers.theory import async_comm_sgd, fedbuff, fedlaavg
+from offbeat_studies.papers.theory.double_well import DoubleWell
 from offbeat_studies.papers.theory.measured_bound import Row
 from offbeat_studies.papers.theory.sweeps import SWEEPS, Point, slope_with_error, sweep
 
@@ -47,7 +49,30 @@ NUMBERS = {
 NOT_COVERED = ("fedbuff_staleness", "fedbuff_unequal_arrivals", "fedbuff_small_server_lr", "fedbuff_large_server_lr")
 
 
+@pytest.fixture
+def few_rounds(monkeypatch):
+    """End long runs after 200 rounds; their settings and step sizes are those of all."""
+    fedbuff_models, run_fedlaavg = fedbuff.fedbuff_models, fedlaavg.run_fedlaavg
+    run_async_comm_sgd = async_comm_sgd.run_async_comm_sgd
+
+    def few_models(problem, rng, chosen, **settings):
+        return fedbuff_models(problem, rng, chosen[:200], **settings)
+
+    def run_few(problem, rng, available, **settings):
+        return run_fedlaavg(problem, rng, available[:200], **settings)
+
+    def run_few_double_wells(problem, rng, seeds, pattern, step_size):
+        # The convex bounds take the distance in every round.
+        shown = pattern[:200] if isinstance(problem, DoubleWell) else pattern
+        return run_async_comm_sgd(problem, rng, seeds, shown, step_size)
+
+    monkeypatch.setattr(async_comm_sgd, "run_async_comm_sgd", run_few_double_wells)
+    monkeypatch.setattr(fedbuff, "fedbuff_models", few_models)
+    monkeypatch.setattr(fedlaavg, "run_fedlaavg", run_few)
+
+
 @pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.usefixtures("few_rounds")
 def test_a_sweep_varies_only_its_own_number(name):
     value = 6 if NUMBERS[name].count("T = {}") == 0 else 6000
     (point,) = sweep(name, (value,), 2)
@@ -76,11 +101,13 @@ def test_the_gap_grows_with_the_rounds():
         ("async_comm_sgd_smooth_clients", 16, "N = 16; full(1), Δ = 1, T = 16384"),  # 11.3 / 8 = 1.4
     ],
 )
+@pytest.mark.usefixtures("few_rounds")
 def test_the_gap_is_the_largest_that_the_paper_allows(name, value, setting):
     (point,) = sweep(name, (value,), 2)
     assert setting in point.row.setting
 
 
+@pytest.mark.usefixtures("few_rounds")
 def test_the_bound_of_remark_2_does_not_grow_with_the_clients():
     few, many = (point.row.bound for point in sweep("fedbuff_clients", (4, 16), 2))
     # By hand: L = ½, f(x_0) − f* = ½ (¼ + ½) = 0.375, γ² = (¼·2)² + (½·2)² = 1.25, σ² = ½, T = 11520, Q = 2, τ = 1.
