@@ -7,7 +7,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-long test-studies lint types unit coverage kills torture audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-viewers bench-privacy live-page docs reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
+.PHONY: help run check test test-long test-all test-studies lint types unit coverage kills torture audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-viewers bench-privacy live-page docs reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -42,9 +42,15 @@ types: .venv/installed
 	$(BIN)/basedpyright
 
 # Four processes keep two processors busy, since many tests wait for other processes; the longest files come first.
-UNIT := -n 4 --dist loadfile --no-loadscope-reorder --ignore=tests/docs $(addprefix tests/,e2e deploy trackers service training examples) tests
+PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder $(addprefix tests/,e2e deploy)
+LONG_FILES := $(addprefix tests/,trackers service training examples)
+UNIT := $(PARALLEL) --ignore=tests/docs $(LONG_FILES) tests
 unit: .venv/installed
 	$(BIN)/pytest $(UNIT)
+
+# In one go: each process imports PyTorch once, and short tests run while others wait.
+test-all: .venv/installed ## run what CI runs in this environment: the tests of unit, of docs, and the quick ones of studies
+	$(BIN)/pytest $(PARALLEL) tests/docs $(LONG_FILES) studies/tests tests -m "not long"
 
 test-studies: .venv/installed ## run all tests of studies/; ARGS="-m 'not long'" runs the quick ones
 	$(BIN)/pytest -n 3 --dist worksteal studies/tests $(ARGS)
@@ -138,13 +144,15 @@ service-docs: .venv/installed ## measure the server and Flower's again, write th
 results: .venv/installed ## run the papers' figures at the quick scale, write docs/results/; finished runs are only drawn again
 	$(BIN)/offbeat papers --all --scale quick --pages docs/results
 
+# Flower pins older versions of some packages than .venv has; the others are those of .venv.
 FLOWER := build/flower
-$(FLOWER)/installed: pyproject.toml packages/client/pyproject.toml
+$(FLOWER)/installed: .venv/installed
 	$(PYTHON) -m venv --clear $(FLOWER)
-	$(FLOWER)/bin/python -m pip install --quiet --no-compile --editable packages/client --editable '.[flower]' 'flwr[simulation]' hypothesis pytest
+	cd $(FLOWER)/lib/python*/site-packages && echo $(CURDIR)/.venv/lib/python*/site-packages > shared.pth
+	$(FLOWER)/bin/python -m pip install --quiet --no-compile --editable packages/client --editable '.[flower]' 'flwr[simulation]'
 	touch $@
 
-test-flower: $(FLOWER)/installed ## tests with real Flower, in an environment of their own (1.5 GB); ARGS=--ignore=tests/flower/e2e leaves out the long ones
+test-flower: $(FLOWER)/installed ## tests with real Flower, in an environment of their own (0.3 GB); ARGS=--ignore=tests/flower/e2e leaves out the long ones
 	$(FLOWER)/bin/python -m pytest -p no:cacheprovider -W default tests/flower $(ARGS)
 
 FIGURES := $(wildcard experiments/algorithms/*.toml)
