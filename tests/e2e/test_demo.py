@@ -19,6 +19,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 # One kill of each kind: every one more starts a process.
 CODE = """
 import sys
+{first}
 from functools import partial
 from pathlib import Path
 from offbeat.cli.demo.demo_run import DemoRun
@@ -27,9 +28,17 @@ kill = DemoRun.kill
 DemoRun.kill = lambda run, victims: kill(run, victims[:{kinds}])
 {function}(partial(print, flush=True), Path(sys.argv[1]), data="digits", {settings})
 """
-PLAIN = CODE.format(module="demo_run", function="run_demo", kinds=2, settings="clients=2, versions=10, steps=40")
+# Processes are forks, which import nothing again; those that a signal ends are real ones.
+FORKS = """
+from offbeat.cli.demo import processes
+from tests.e2e import forked_command
+processes.subprocess = forked_command
+"""
+SETTINGS = "clients=2, versions=10, steps=40"
+REAL = CODE.format(first="", module="demo_run", function="run_demo", kinds=2, settings=SETTINGS)
+PLAIN = CODE.format(first=FORKS, module="demo_run", function="run_demo", kinds=2, settings=SETTINGS)
 PRIVATE = CODE.format(
-    module="private", function="run_private_demo", kinds=3, settings="clients=3, versions=9, steps=40"
+    first=FORKS, module="private", function="run_private_demo", kinds=3, settings="clients=3, versions=9, steps=40"
 )
 
 Start = Callable[[str], subprocess.Popen[str]]
@@ -42,7 +51,9 @@ def start(tmp_path: Path) -> Generator[Start]:
 
     def begin(code: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-W", "error", "-c", code, str(tmp_path / "demo")]
-        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True))
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        pipe = subprocess.PIPE
+        started.append(subprocess.Popen(command, stdout=pipe, text=True, start_new_session=True, env=environment))
         return started[-1]
 
     yield begin
@@ -127,7 +138,7 @@ def test_the_private_one_learns_from_sums_and_loses_no_update(start: Start, tmp_
 def test_a_signal_ends_all_of_it(
     start: Start, tmp_path: Path, number: int, send: Callable[[int, int], None], line: str
 ) -> None:
-    demo = start(PLAIN)
+    demo = start(REAL)
     assert demo.stdout is not None
     while not demo.stdout.readline().startswith(line):
         assert demo.poll() is None
