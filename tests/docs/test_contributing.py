@@ -1,5 +1,6 @@
 """The recipe for a new algorithm works as written, in a copy of the checkout."""
 
+import json
 import os
 import re
 import shutil
@@ -14,7 +15,6 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/contributing.md").read_text("utf-8")
 ALGORITHM, TEST = "src/offbeat/algorithms/fedplain.py", "tests/algorithms/test_fedplain.py"
 FOLDERS = ("src", "tests", "tools", "docs", "experiments", "packages")
-PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
 
 # In one process, since each would import torch.
 STEPS = """
@@ -39,23 +39,61 @@ main()
 """
 
 
+# Runs pytest for each line of arguments, in a fork, since only the first would have to import torch.
+TESTER = """
+import json, os, sys
+import hypothesis, pytest, torch
+
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        output = os.open("tested.txt", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        code = pytest.main(["-q", "-p", "no:cacheprovider", *json.loads(line)])
+        sys.stdout.flush()
+        os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
 def block(title):
     found = re.findall(rf'^ *```\w+ title="{re.escape(title)}"\n(.*?)^ *```', PAGE, re.S | re.M)
     assert len(found) == 1, f"{title} must be on the page once"
     return textwrap.dedent(found[0])
 
 
-def run(folder, *command):
+def environment(folder):
     # Below the make that runs the tests, the recipe's make would print its folders.
     inherited = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}
-    environment = {**inherited, "PYTHONPATH": f"{folder}/src{os.pathsep}{folder}/packages/client"}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return {**inherited, "PYTHONPATH": f"{folder}/src{os.pathsep}{folder}/packages/client"}
+
+
+def run(folder, *command):
+    return subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True, check=False)
 
 
 def passes(folder, *arguments):
     done = run(folder, sys.executable, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+@pytest.fixture
+def tested(copy):
+    """Return a function that runs pytest in the copy; it returns exit code and output."""
+    with subprocess.Popen(
+        [sys.executable, "-c", TESTER], cwd=copy, env=environment(copy), text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as tester:  # fmt: skip
+
+        def run(*arguments):
+            print(json.dumps(arguments), file=tester.stdin, flush=True)
+            code = int(tester.stdout.readline())
+            return code, (copy / "tested.txt").read_text("utf-8")
+
+        yield run
+        tester.stdin.close()
 
 
 @pytest.fixture(scope="module")
@@ -83,21 +121,23 @@ def test_every_folder_has_its_place_in_the_table():
         assert f"`{path.parent.name}/`" in service, path.parent
 
 
-def test_the_skeleton_and_then_the_recipe_pass(copy):
+def test_the_skeleton_and_then_the_recipe_pass(copy, tested):
     command, shown = re.search(r"^ *\$ (make algorithm [^\n]*)\n(.*?)^ *```", PAGE, re.S | re.M).groups()
     made = run(copy, *command.split())
     assert made.returncode == 0, made.stderr
     assert made.stdout == textwrap.dedent(shown)
     passes(copy, "-m", "ruff", "check")
     passes(copy, "-m", "ruff", "format", "--check")
-    passes(copy, *PYTEST, TEST)
+    code, output = tested(TEST)
+    assert code == 0, output
 
     (copy / ALGORITHM).write_text(block(ALGORITHM), "utf-8")
     (copy / TEST).write_text(block(TEST), "utf-8")
     passes(copy, "-m", "ruff", "check")
     passes(copy, "-m", "ruff", "format", "--check")
     # With the contract tests, whose ids name the algorithm.
-    passed = passes(copy, *PYTEST, "-k", "fedplain", "tests/algorithms")
+    code, passed = tested("-k", "fedplain", "tests/algorithms")
+    assert code == 0, passed
     assert int(re.search(r"(\d+) passed", passed)[1]) > 15
 
     (check,) = re.findall(r'`python -c "(.*?)"`', PAGE)
@@ -110,6 +150,6 @@ def test_the_skeleton_and_then_the_recipe_pass(copy):
 
     # The test notices a wrong formula.
     (copy / ALGORITHM).write_text(block(ALGORITHM).replace("model - self", "model + self"), "utf-8")
-    failed = run(copy, sys.executable, *PYTEST, TEST)
-    assert failed.returncode == 1
-    assert "test_arrivals_by_hand" in failed.stdout
+    code, failed = tested(TEST)
+    assert code == 1
+    assert "test_arrivals_by_hand" in failed

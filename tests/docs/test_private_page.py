@@ -3,17 +3,18 @@
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
 from offbeat_private.helper.commands import helper
 
+from tests.e2e.server_process import until
+
 ROOT = Path(__file__).parents[2]
-MODULES = {"offbeat": "offbeat", "offbeat-helper": "offbeat_private.helper"}
 
 
 def free_port():
@@ -21,12 +22,7 @@ def free_port():
         return str(server.getsockname()[1])
 
 
-def program(command):
-    name, *arguments = command
-    return [sys.executable, "-m", MODULES[name], *arguments]
-
-
-def test_the_private_run_of_the_page(tmp_path, offbeat, run_main, monkeypatch):
+def test_the_private_run_of_the_page(tmp_path, offbeat, run_main, launcher, monkeypatch):
     """With a third of the page's versions."""
     monkeypatch.chdir(tmp_path)
     part = (ROOT / "docs/privacy/try-it.md").read_text("utf-8")
@@ -37,7 +33,13 @@ def test_the_private_run_of_the_page(tmp_path, offbeat, run_main, monkeypatch):
     )
     assert (len(keys), len(joins)) == (3, 3)
     assert "versions = 30" in files["server.toml"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+
+    def start(command, file):
+        (tmp_path / file).touch()
+        return launcher.tell({"command": command[1:], "folder": str(tmp_path), "output": str(tmp_path / file)})
+
+    def printed(file):
+        return (tmp_path / file).read_text("utf-8")
 
     def output(command):
         code, out, err = offbeat(*command[1:])
@@ -54,31 +56,23 @@ def test_the_private_run_of_the_page(tmp_path, offbeat, run_main, monkeypatch):
     (tmp_path / "server.toml").write_text(server, encoding="utf-8")
     (token,) = re.findall(r"obh_\S+", run_main(helper, *enrol)[1])
     (tmp_path / "helper-token").write_text(token, encoding="utf-8")
+    command = [sys.executable, "-m", "offbeat_private.helper", *serve_helper[1:], "--port", helper_port]
     with ExitStack() as stack:
-
-        def start(command):
-            process = subprocess.Popen(
-                program(command), cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
-            )
-            stack.callback(process.stdout.close)
-            stack.callback(process.wait)
-            stack.callback(process.terminate)
-            return process
-
-        start([*serve_helper, "--port", helper_port]).stdout.readline()
-        serving = start([*serve, "--set", "stop.versions=10"])
-        *_, join = (serving.stdout.readline() for _ in ("Listening", "Certificate", "Enrol clients"))
-        assert f" --terms {tmp_path / 'helper' / 'terms.json'} " in join
-        clients = [start([part.replace("8443", port) for part in command]) for command in joins]
-        assert [client.wait(timeout=300) for client in clients] == [0, 0, 0]
+        served = stack.enter_context(subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True))
+        stack.callback(served.terminate)
+        served.stdout.readline()
+        serving = start([*serve, "--set", "stop.versions=10"], "serving.txt")
+        stack.callback(os.kill, serving, signal.SIGTERM)
+        until(lambda: printed("serving.txt").count("\n") >= 3)  # Listening, Certificate, Enrol clients
+        assert f" --terms {tmp_path / 'helper' / 'terms.json'} " in printed("serving.txt").splitlines()[2]
+        clients = [start([part.replace("8443", port) for part in command], "clients.txt") for command in joins]
+        for client in clients:
+            assert until(lambda client=client: launcher.tell({"ended": client}), 300.0) == [0], printed("clients.txt")
         status = output(["offbeat", "server", "status", "server"])
         assert "version: 10\n" in status
         assert "sums: 10 opened, 0 waiting, 0 discarded" in status
         assert "epsilon: unbounded, without noise\nepsilon, replace-one: unbounded, without noise\n" in status
         assert "batches: 10\n" in output(["offbeat", "helper", "status", "--folder", "helper"])
         evaluations = tmp_path / "server" / "evaluations.jsonl"
-        deadline = time.monotonic() + 60
-        while not evaluations.exists() or '"version": 10' not in evaluations.read_text("utf-8"):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        until(lambda: evaluations.exists() and '"version": 10' in evaluations.read_text("utf-8"), 60.0)
         assert json.loads(evaluations.read_text("utf-8").splitlines()[-1])["accuracy"] > 0.8
