@@ -75,7 +75,7 @@ def page(worlds: Mapping[str, tuple[World, WorldData | None]], compared: Mapping
     for name, comparison in compared.items():
         world, data = done[name]
         parts += _section(world, data, comparison)
-        if world.settings_of in compared:
+        if world.settings_of is not None and world.settings_of in compared:
             parts += _carried_over(world, comparison, compared[world.settings_of])
     parts += _folded_tables(done) if done else []
     if missing := [name for name in worlds if name not in done]:
