@@ -1,7 +1,6 @@
 import dataclasses
 import math
 
-import datasets
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -147,6 +146,8 @@ FIRST = [None, 1, 0, 1]
 
 
 def table(**columns):
+    import datasets  # takes a second, in every process that collects tests
+
     return datasets.Dataset.from_dict({"a": X.tolist(), "labels": Y.tolist(), **columns})
 
 

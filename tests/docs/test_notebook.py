@@ -3,15 +3,16 @@
 import os
 from pathlib import Path
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 NOTEBOOK = Path(__file__).parents[2] / "examples/first_steps.ipynb"
 
 
 @pytest.mark.filterwarnings("default")  # of the notebook's server, not of ours
 def test_the_notebook_runs_and_shows_who_is_first(tmp_path, monkeypatch):
+    import nbformat  # here, since every process collects tests, and one runs this
+    from nbclient import NotebookClient
+
     # IPython's own files do not belong into the tester's home.
     for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
         monkeypatch.setitem(os.environ, name, str(tmp_path / name.lower()))
