@@ -16,7 +16,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.files import write_durably
 
 _CA_DAYS = 3650
-_SERVER_DAYS = 365
+_DAYS = 365
 _RENEW_DAYS = 30
 _HOST_NAME = re.compile(r"(?=.{1,253}\Z)(\*\.)?[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*")
 
@@ -29,8 +29,8 @@ class Certificates:
     """The files that a server and its clients need."""
 
     ca: Path  # the authority's certificate, which clients trust
-    certificate: Path  # the server's, signed by the CA
-    key: Path  # the server's private key
+    certificate: Path  # signed by the CA
+    key: Path  # the certificate's private key
 
 
 def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
@@ -44,18 +44,34 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
     """
     if not hosts:
         raise OffbeatError("a certificate needs a host: say by what names or addresses clients call the server")
-    names = [_name(host) for host in hosts]
     certificates = Certificates(folder / "ca.pem", folder / "server.pem", folder / "server.key")
+    names = [_name(host) for host in hosts]
+    make_signed(certificates, names, ExtendedKeyUsageOID.SERVER_AUTH, authority="trial CA", subject="server")
+    return certificates
+
+
+def make_signed(
+    certificates: Certificates,
+    names: list[x509.GeneralName],
+    usage: x509.ObjectIdentifier,
+    *,
+    authority: str,
+    subject: str,
+) -> None:
+    """Make a CA, unless there is one, and a certificate for ``names``.
+
+    A certificate that is valid for the names for 30 days more is kept.
+    """
+    folder = certificates.ca.parent
     for missing in (folder.parent, folder):
         try:
             missing.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise OffbeatError(f"cannot use the folder {missing}: {error.strerror}: set service.folder") from None
     if not certificates.ca.exists():
-        _write_ca(certificates.ca)
+        _write_ca(certificates.ca, authority)
     if not _are_valid(certificates, names):
-        _write_server(certificates, names)
-    return certificates
+        _write_signed(certificates, names, usage, subject)
 
 
 def check_certificate(path: Path, key_path: Path) -> None:
@@ -114,7 +130,7 @@ def _now() -> datetime:
 
 
 def _are_valid(certificates: Certificates, names: list[x509.GeneralName]) -> bool:
-    """Return whether the server's files exist, belong together, and are valid.
+    """Return whether the files exist, belong together, and are valid.
 
     They have to cover ``names`` and last 30 more days.
     """
@@ -132,9 +148,9 @@ def _lasts_30_days(certificate: x509.Certificate) -> bool:
     return certificate.not_valid_after_utc >= _now() + timedelta(days=_RENEW_DAYS)
 
 
-def _write_ca(path: Path) -> None:
+def _write_ca(path: Path, authority: str) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name.from_rfc4514_string("CN=Offbeat trial CA")
+    name = x509.Name.from_rfc4514_string(f"CN=Offbeat {authority}")
     certificate = (
         _builder(name, name, key, _now() + timedelta(days=_CA_DAYS))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -147,16 +163,18 @@ def _write_ca(path: Path) -> None:
     _write(path, certificate.public_bytes(_PEM))
 
 
-def _write_server(certificates: Certificates, names: list[x509.GeneralName]) -> None:
+def _write_signed(
+    certificates: Certificates, names: list[x509.GeneralName], usage: x509.ObjectIdentifier, subject: str
+) -> None:
     ca, ca_key = _read_ca(certificates.ca)
     key = ec.generate_private_key(ec.SECP256R1())
-    end = min(_now() + timedelta(days=_SERVER_DAYS), ca.not_valid_after_utc)
+    end = min(_now() + timedelta(days=_DAYS), ca.not_valid_after_utc)
     certificate = (
-        _builder(x509.Name.from_rfc4514_string("CN=Offbeat server"), ca.subject, key, end)
+        _builder(x509.Name.from_rfc4514_string(f"CN=Offbeat {subject}"), ca.subject, key, end)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(ca=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
@@ -179,8 +197,8 @@ def _read_ca(path: Path) -> tuple[x509.Certificate, _Key]:
 
 def _cannot_renew(problem: str) -> OffbeatError:
     return OffbeatError(
-        f"the server's certificate must be made, but {problem}: put the right file back; or, to begin anew, move the "
-        "folder's files away and give all clients the new ca.pem"
+        f"a certificate must be made, but {problem}: put the right file back; or, to begin anew, move the folder's "
+        "files away and give all clients the new ca.pem"
     )
 
 

@@ -8,7 +8,7 @@ import torch
 from offbeat_core.local_plan import LocalPlan, normaliser
 from offbeat_core.number_checks import LARGEST_COUNT
 from offbeat_private.masks.envelope import RECORD_BYTES
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 
 from offbeat.algorithms.components.client_update import Report
 from offbeat.service.refusal import Refusal
@@ -100,6 +100,7 @@ class ShareHeader(_Header):
     share: Annotated[
         bytes,
         BeforeValidator(_record),
+        PlainSerializer(lambda record: base64.b64encode(record).decode(), return_type=str, when_used="json"),
         Field(min_length=RECORD_BYTES, max_length=RECORD_BYTES, description=f"{RECORD_BYTES} bytes in base64"),
     ]
 

@@ -1,0 +1,1 @@
+"""The connection between fronts, which serve clients, and the leader."""

@@ -1,0 +1,385 @@
+"""A front's end: it finds the leader, survives its loss, and refuses what it cannot get answered."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from offbeat_core.messages import Beat
+from pydantic import BaseModel
+
+from offbeat.service.internal.answers import Forwarded, Published, TokensChanged, Welcome
+from offbeat.service.internal.questions import LARGEST_FRONT_WEIGHT, CheckIn, Forward, Question, RenewLease
+from offbeat.service.refusal import Refusal
+from tests.service.internal.conftest import Play
+from tests.service.internal.ends import (
+    BEAT,
+    LEASE,
+    NO_WORK,
+    TOKEN,
+    Raw,
+    beat,
+    false_leader,
+    farewell,
+    fronting,
+    leading,
+    until,
+)
+
+REQUEST = Forward(method="GET", path="/", headers=(), peer="")
+WELCOME = {"epoch": 1, "messages": [{"id": None, "body": 0, "welcome": {}}]}
+
+
+def told(number: int | None, epoch: int = 1, **message: Any) -> dict[str, Any]:
+    return {"epoch": epoch, "messages": [{"id": number, "body": 0, **message}]}
+
+
+def beat_of(number: int, epoch: int = 1) -> dict[str, Any]:
+    return told(number, epoch, beat={"wanted": True, "lease_seconds": None, "urgent": False})
+
+
+async def ask_all(front: Any, *questions: Question[Any]) -> list[Any]:
+    return await asyncio.gather(*map(front.ask, questions), return_exceptions=True)
+
+
+def test_each_question_gets_its_own_answer(play: Play, path: Path) -> None:
+    async def answer(front: str, question: Question[Any]) -> BaseModel:
+        assert isinstance(question, RenewLease)
+        await asyncio.sleep(0.001 * (question.visit % 7))
+        return Beat(wanted=True, lease_seconds=float(question.visit), urgent=False)
+
+    async def work() -> None:
+        async with leading(path, answer), fronting(path) as front, fronting(path) as other:
+            questions = [RenewLease(token=TOKEN, visit=number) for number in range(500)]
+            found = await asyncio.gather(ask_all(front, *questions), ask_all(other, *questions))
+            assert [[beat.lease_seconds for beat in beats] for beats in found] == [list(range(500))] * 2
+
+    play(work())
+
+
+def test_pushes_arrive_in_order_with_the_answers(play: Play, path: Path) -> None:
+    async def work() -> None:
+        async def answer(front: str, question: Question[Any]) -> BaseModel:
+            leader.endpoint.push(TokensChanged(tokens=(TOKEN,)))
+            leader.endpoint.push(Published(version=1, digest=TOKEN, size=2))
+            return BEAT
+
+        async with leading(path, answer) as leader, fronting(path) as front:
+            await front.ask(LEASE)
+            assert [type(message) for message in front.pushed] == [Welcome, TokensChanged, Published]
+
+    play(work())
+
+
+def test_questions_are_asked_again_after_a_break(play: Play, path: Path) -> None:
+    """The leader is lost with questions before, during and after it has decided; another one takes its place."""
+
+    async def work() -> None:
+        decided = asyncio.Event()
+
+        async def never(front: str, question: Question[Any]) -> BaseModel:
+            decided.set()
+            await asyncio.sleep(0.3)
+            return NO_WORK  # too late
+
+        async with fronting(path, waits=False) as front:
+            async with leading(path, never):
+                await until(lambda: front.connection.is_connected)
+                questions = [LEASE, CheckIn(token=TOKEN, wait_seconds=5.0), REQUEST]
+                change = REQUEST.model_copy(update={"method": "POST"})
+                asked = asyncio.create_task(ask_all(front, *questions, change))
+                await decided.wait()
+            assert not front.connection.is_connected
+            late = asyncio.create_task(front.ask(LEASE))
+
+            async def answer(_: str, question: Question[Any]) -> BaseModel:
+                if isinstance(question, Forward):
+                    return Forwarded(status=200, headers=())
+                return await beat(_, question)
+
+            async with leading(path, answer, epoch=2) as leader:
+                *answers, refused = await asked
+                assert [type(answer) for answer in answers] == [question.answer for question in questions]
+                assert isinstance(refused, Refusal)
+                assert refused.kind == "busy"
+                assert await late == BEAT
+                assert front.connection.epoch == 2
+                assert len(leader.questions) == 4
+                assert [type(message) for message in front.pushed] == [Welcome, Welcome]
+
+    play(work())
+
+
+def test_a_front_goes_to_the_server_that_leads_and_stays_there(play: Play, path: Path) -> None:
+    async def work() -> None:
+        one, two = path.with_name("one"), path.with_name("two")
+        async with (
+            fronting(path.with_name("none"), one, two, waits=False) as front,
+            leading(two, epoch=None) as standby,
+        ):
+            async with leading(one, epoch=1) as leader:
+                await until(lambda: front.connection.is_connected)
+                assert await front.ask(LEASE) == BEAT
+                leader.endpoint.follow("another server leads")
+                standby.endpoint.lead(2)
+                began = time.monotonic()
+                assert await front.ask(LEASE) == BEAT
+                assert time.monotonic() - began < 2
+                assert (len(leader.questions), len(standby.questions)) == (1, 1)
+            async with leading(one, epoch=None):
+                standby.endpoint.follow("another server leads")
+                await until(lambda: not front.connection.is_connected)
+                standby.endpoint.lead(3)
+                assert await front.ask(LEASE) == BEAT
+                assert front.connection.epoch == 3
+
+    play(work())
+
+
+def test_a_leader_of_an_older_epoch_is_not_believed(play: Play, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        async with fronting(path, waits=False) as front:
+            async with leading(path, epoch=4):
+                assert await front.ask(LEASE) == BEAT
+            async with leading(path, epoch=3) as zombie:
+                asked = asyncio.create_task(front.ask(LEASE))
+                await asyncio.sleep(0.4)
+                assert not front.connection.is_connected
+                assert zombie.questions == []
+                zombie.endpoint.epoch = None
+                zombie.endpoint.lead(5)
+                assert await asked == BEAT
+
+    with caplog.at_level(logging.WARNING, "offbeat.service"):
+        play(work())
+    problems = [record.fields.get("problem") for record in caplog.records]
+    assert problems.count("it speaks for epoch 3, and epoch 4 has begun") <= 2  # of several attempts, one line each end
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [b"HTTP/1.1 400 Bad Request\r\n\r\n"],
+        [beat_of(2)],
+        [WELCOME, WELCOME],
+        [WELCOME, told(2, done={})],
+        [WELCOME, told(2, welcome={}, done={})],
+        [WELCOME, beat_of(9)],
+        [WELCOME, told(None, done={})],
+        [WELCOME, beat_of(2, epoch=0)],
+        [WELCOME, beat_of(2, epoch=2)],
+        [WELCOME, {"epoch": 1, "messages": [{"id": 2, "body": 5, "done": {}}]}],
+        [{"epoch": 0, "messages": [{"id": None, "body": 0, "farewell": farewell("follows")}]}],
+    ],
+    ids=lambda answers: str(answers[-1])[:60],
+)
+def test_a_false_leader_is_left_and_the_question_asked_elsewhere(
+    play: Play, path: Path, answers: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def lie(end: Raw) -> None:
+        await end.read()
+        for answer in answers[:-1]:
+            end.send(answer)
+        if answers[:-1]:
+            await end.read()
+        if isinstance(answers[-1], bytes):
+            end.writer.write(answers[-1])
+        else:
+            end.send(answers[-1])
+        await end.rest()
+
+    async def work() -> None:
+        good = path.with_name("good")
+        async with false_leader(path, lie), leading(good), fronting(path, good, waits=False) as front:
+            assert await front.ask(LEASE) == BEAT
+
+    with caplog.at_level(logging.WARNING, "offbeat.service"):
+        play(work())
+    problems = [record.fields["problem"] for record in caplog.records if record.msg == "no_leader"]
+    assert problems
+    assert not any("silent" in problem for problem in problems)  # it was left at once
+
+
+def test_answers_given_twice_count_once(play: Play, path: Path) -> None:
+    async def twice(end: Raw) -> None:
+        await end.read()
+        end.send(WELCOME)
+        for number in (2, 3):
+            assert (await end.read())["id"] == number
+            end.send(beat_of(number))
+            end.send(beat_of(2))
+        await end.rest()
+
+    async def work() -> None:
+        async with false_leader(path, twice), fronting(path) as front:
+            assert [(await front.ask(LEASE)).wanted for _ in range(2)] == [True, True]
+            assert front.connection.is_connected
+
+    play(work())
+
+
+def test_without_a_leader_questions_wait_a_little_and_are_then_refused(play: Play, path: Path, quick: None) -> None:
+    async def work() -> None:
+        async with fronting(path, waits=False) as front:
+            first = asyncio.create_task(front.ask(LEASE))
+            await asyncio.sleep(0.1)  # 5 s
+            began = time.monotonic()
+            with pytest.raises(Refusal, match="cannot be reached") as caught:
+                await front.ask(LEASE)
+            assert time.monotonic() - began < 0.05
+            assert (caught.value.kind, caught.value.headers) == ("busy", {"Retry-After": "2"})
+            assert not first.done()
+            with pytest.raises(Refusal, match="does not answer"):
+                await first
+            assert 0.3 < time.monotonic() - began + 0.1 < 2
+            async with leading(path):
+                await until(lambda: front.connection.is_connected)
+                assert await front.ask(LEASE) == BEAT
+
+    play(work())
+
+
+def test_a_leader_that_does_not_answer_in_time(play: Play, path: Path, quick: None) -> None:
+    async def slow(front: str, question: Question[Any]) -> BaseModel:
+        await asyncio.sleep(0.9)
+        return await beat(front, question)
+
+    async def work() -> None:
+        async with leading(path, slow) as leader, fronting(path) as front:
+            began = time.monotonic()
+            wait = CheckIn(token=TOKEN, wait_seconds=3.0)
+            found, checked_in = await ask_all(front, LEASE, wait)
+            assert isinstance(found, Refusal)
+            assert found.kind == "busy"
+            assert checked_in == NO_WORK  # it may wait for longer
+            assert time.monotonic() - began < 2
+            assert await front.ask(wait) == NO_WORK  # the late answer to the first harms nothing
+            assert leader.gone == []
+
+    play(work())
+
+
+def test_a_question_that_kills_each_leader_is_given_up(play: Play, path: Path) -> None:
+    async def die(end: Raw) -> None:
+        await end.read()
+        end.send(WELCOME)
+        seen.append((await end.read())["content"])
+
+    seen: list[Any] = []
+
+    async def work() -> None:
+        async with false_leader(path, die), fronting(path) as front:
+            with pytest.raises(Refusal, match="lost before it answered"):
+                await front.ask(LEASE)
+            assert len(seen) == 3
+
+    play(work())
+
+
+def test_a_check_in_that_is_cancelled_ends_at_the_leader(play: Play, path: Path) -> None:
+    stopped: list[type] = []
+
+    async def wait(front: str, question: Question[Any]) -> BaseModel:
+        try:
+            await asyncio.sleep(0.2 if isinstance(question, RenewLease) else 20)
+        except asyncio.CancelledError:
+            stopped.append(type(question))
+            raise
+        return BEAT
+
+    async def work() -> None:
+        async with leading(path, wait) as leader, fronting(path) as front:
+            asked = [asyncio.create_task(front.ask(q)) for q in (CheckIn(token=TOKEN, wait_seconds=60.0), LEASE)]
+            await until(lambda: len(leader.questions) == 2)
+            for task in asked:
+                task.cancel()
+            await until(lambda: stopped == [CheckIn])
+            assert await front.ask(LEASE) == BEAT  # after the answer to the other, which nobody takes
+            assert front.connection._weight == 0
+            assert leader.endpoint.orphaned == 0
+            assert stopped == [CheckIn]
+
+    play(work())
+
+
+def test_too_many_questions_are_refused_here(play: Play, path: Path) -> None:
+    gate = []
+
+    async def hold(front: str, question: Question[Any]) -> BaseModel:
+        await gate[0].wait()
+        return Forwarded(status=200, headers=()) if isinstance(question, Forward) else await beat(front, question)
+
+    async def work() -> None:
+        gate.append(asyncio.Event())
+        async with leading(path, hold) as leader, fronting(path) as front:
+            requests = [asyncio.create_task(front.ask(REQUEST)) for _ in range(16)]
+            await asyncio.sleep(0)
+            with pytest.raises(Refusal, match="too many requests") as caught:
+                await front.ask(REQUEST)
+            assert caught.value.kind == "busy"
+            room = LARGEST_FRONT_WEIGHT // 2 // LEASE.least_weight
+            leases = [asyncio.create_task(front.ask(LEASE)) for _ in range(room)]
+            await asyncio.sleep(0)
+            with pytest.raises(Refusal, match="too many requests"):
+                await front.ask(LEASE)
+            await until(lambda: len(leader.questions) == 16 + room, 20)
+            gate[0].set()
+            await asyncio.gather(*requests, *leases)
+            assert front.connection._weight == 0
+            assert await front.ask(LEASE) == BEAT
+
+    play(work())
+
+
+def test_a_question_that_is_too_large_harms_no_other(play: Play, path: Path) -> None:
+    async def work() -> None:
+        async with leading(path), fronting(path) as front:
+            large = REQUEST.model_copy(update={"body": bytes(2**20 + 1)})
+            first, refused, second = await ask_all(front, LEASE, large, LEASE)
+            assert (first, second) == (BEAT, BEAT)
+            assert isinstance(refused, Refusal)
+            assert refused.kind == "too-large"
+            assert front.connection._weight == 0
+
+    play(work())
+
+
+@pytest.mark.parametrize("is_led", [False, True])
+def test_questions_are_refused_when_the_front_stops(play: Play, path: Path, is_led: bool) -> None:
+    async def never(front: str, question: Question[Any]) -> BaseModel:
+        await asyncio.sleep(0.5)
+        return BEAT
+
+    async def ask(stop: Callable[[], Awaitable[None]] | None = None) -> None:
+        async with fronting(path, waits=is_led) as front:
+            asked = asyncio.create_task(front.ask(LEASE))
+            await asyncio.sleep(0.05)
+        with pytest.raises(Refusal, match="being stopped"):
+            await asked
+        with pytest.raises(Refusal, match="cannot be reached"):
+            await front.ask(LEASE)
+
+    async def work() -> None:
+        if not is_led:
+            await ask()
+            return
+        async with leading(path, never) as leader:
+            await ask()
+            await until(lambda: len(leader.gone) == 1)
+
+    play(work())
+
+
+def test_nobody_is_flooded_with_lines_while_there_is_no_leader(
+    play: Play, path: Path, quick: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        async with leading(path, epoch=None), fronting(path, Path(f"{path}-none"), waits=False):
+            await asyncio.sleep(0.4)  # a dozen attempts
+
+    with caplog.at_level(logging.INFO, "offbeat.service"):
+        play(work())
+    assert [record.fields["address"] for record in caplog.records] == [str(path), str(path) + "-none"]
