@@ -1,5 +1,6 @@
 import dataclasses
 import math
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -146,7 +147,7 @@ FIRST = [None, 1, 0, 1]
 
 
 def table(**columns):
-    import datasets  # takes a second, in every process that collects tests
+    import datasets  # here, since every process collects tests, and one runs these
 
     return datasets.Dataset.from_dict({"a": X.tolist(), "labels": Y.tolist(), **columns})
 
@@ -169,11 +170,11 @@ CASES = [
     ((X, pa.array(FIRST)), ["the labels of", "example 0"]),
     ((torch.tensor(X), torch.tensor([0.0, 1.0, math.nan, 1.0])), ["the labels of", "example 2"]),
     ((np.where(MASK, np.inf, X), Y), ["the inputs of", "example 2"]),
-    (table(labels=FIRST), ["the labels of", "example 0"]),
-    (table(a=[None, *X[1:].tolist()]), ["example 0, input.a: has the missing value None"]),
-    (table(a=[*X[:3].tolist(), None]), ["example 3, input.a: has the missing value None"]),
-    (table(a=[*X[:3].tolist(), [1.0, None, 2.0]]), ["the inputs.a of", "example 3"]),
-    (table(m=[True, False, None, True]), ["example 2, input.m: has the missing value None"]),
+    (partial(table, labels=FIRST), ["the labels of", "example 0"]),
+    (partial(table, a=[None, *X[1:].tolist()]), ["example 0, input.a: has the missing value None"]),
+    (partial(table, a=[*X[:3].tolist(), None]), ["example 3, input.a: has the missing value None"]),
+    (partial(table, a=[*X[:3].tolist(), [1.0, None, 2.0]]), ["the inputs.a of", "example 3"]),
+    (partial(table, m=[True, False, None, True]), ["example 2, input.m: has the missing value None"]),
     (pairs(0, (X[0], None)), ["example 0, label: has the missing value None"]),
     (pairs(2, (None, 1)), ["example 2, input: has the missing value None"]),
     (pairs(2, (X[2], pd.NA)), ["example 2, label: has the missing value <NA>"]),
@@ -187,12 +188,14 @@ CASES = [
 
 @pytest.mark.parametrize(("data", "parts"), CASES)
 def test_a_simulation_names_them(data, parts):
+    data = data() if callable(data) else data
     message = error_line(from_user, (data, data), "mine")
     assert all(part in message for part in ["mine: ", "train", *parts])
 
 
 @pytest.mark.parametrize(("data", "parts"), CASES)
 def test_a_client_names_them(data, parts):
+    data = data() if callable(data) else data
     message = error_line(LocalSGD, nn.Linear(3, 2), "cross_entropy", data)
     assert all(part in message for part in ["data", *parts])
 
