@@ -95,6 +95,8 @@ LENGTH, CHUNKED = (b"content-length", b"4"), (b"transfer-encoding", b"chunked")
         ([LENGTH, CHUNKED], [b"abcd", b"ef"], [False, False]),
         ([CHUNKED, LENGTH], [b"abcd"], [False]),
         ([LENGTH], [], []),
+        ([], [], [True]),
+        ([(b"content-length", b"0")], [], [True]),
     ],
 )
 def test_a_body_ends_with_its_last_announced_byte_and_the_connection_closes_before_it(headers, pieces, ends):
@@ -108,10 +110,11 @@ def test_a_body_ends_with_its_last_announced_byte_and_the_connection_closes_befo
         sent.append(message)
 
     async def app(_, receive, send):
-        came.extend([await receive() for _ in pieces])
+        came.extend([await receive() for _ in ends])
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
     asyncio.run(UnreadBody(app)({"type": "http", "headers": headers}, receive, send))
     assert [not message["more_body"] for message in came] == ends
     closes = (b"connection", b"close") in sent[0]["headers"]
     assert closes == (True not in ends)
+    assert not left

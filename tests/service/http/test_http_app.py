@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import json
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,8 @@ from fastapi.testclient import TestClient
 from starlette.requests import ClientDisconnect
 
 from offbeat.service.engine.prometheus_metrics import Metrics
-from offbeat.service.http.http_app import RequestTimer, add_error_answers
+from offbeat.service.http.http_app import RequestTimer, error_answer
+from offbeat.service.http.typed_routes import TypedRoutes
 from offbeat.service.refusal import Refusal
 from tests.service.conftest import body_of
 from tests.service.http_client import ONES, ask, begin_upload, check_progress, kind_of, line, snapshot
@@ -264,11 +266,9 @@ def ask_failing(service):
     async def fails(number: int = 0):
         raise errors[0]
 
-    add_error_answers(app, service)
-
     def get(path, error=None):
         errors[:] = [error]
-        return TestClient(app).get(path)
+        return TestClient(TypedRoutes(app, partial(error_answer, service))).get(path)
 
     return get
 

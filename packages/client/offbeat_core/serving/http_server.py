@@ -111,8 +111,8 @@ class UnreadBody:
     The HTTP server closes the connection without reading the rest. Without the header a client would send its next
     request over the closing connection (RFC 9112, section 9.3).
 
-    The message with the last announced byte ends the body. The HTTP server would send an empty one after it, and to
-    wait for that costs a small request as much as its body.
+    The message with the last announced byte ends the body, and a request without a body is not asked for one: to wait
+    for the HTTP server's empty last message costs a small request as much as its body.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -120,22 +120,25 @@ class UnreadBody:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
-        left = _announced_bytes(scope) if scope["type"] == "http" else 0
-        if not left:
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        left, has_ended = _announced_bytes(scope), False
 
         async def watched_receive() -> Message:
-            nonlocal left
+            nonlocal left, has_ended
+            if left <= 0 and not has_ended:
+                has_ended = True
+                return {"type": "http.request", "body": b"", "more_body": False}
             message = await receive()
             if message["type"] == "http.request":
                 left -= len(message.get("body", b""))
-                if left <= 0 or not message.get("more_body", False):
-                    left, message["more_body"] = 0, False
+                has_ended = left <= 0 or not message.get("more_body", False)
+                message["more_body"] = not has_ended
             return message
 
         async def send_with_header(message: Message) -> None:
-            if left and message["type"] == "http.response.start":
+            if left > 0 and not has_ended and message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], (b"connection", b"close")]
             await send(message)
 

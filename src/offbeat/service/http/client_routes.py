@@ -10,11 +10,13 @@ from offbeat_core import messages
 from starlette.requests import ClientDisconnect
 
 from offbeat.service.engine.operations import Operations
+from offbeat.service.engine.update_receiver import UploadRequest
 from offbeat.service.http.model_response import ModelResponse
 from offbeat.service.http.request_parts import (
     Client,
     Length,
     Number,
+    Offset,
     Text,
     bearer_token,
     lacks,
@@ -24,6 +26,7 @@ from offbeat.service.http.request_parts import (
     supported,
 )
 from offbeat.service.refusal import Refusal
+from offbeat.service.updates.update_header import parse_header
 
 T = TypeVar("T")
 
@@ -34,6 +37,7 @@ def add_client_routes(app: FastAPI, service: Operations) -> None:
     _add_probe_routes(app, service)
     _add_visit_routes(app, service)
     _add_evaluation_routes(app, service)
+    _add_upload_routes(app, service)
 
 
 def _add_account_routes(app: FastAPI, service: Operations) -> None:
@@ -105,9 +109,9 @@ def _add_visit_routes(app: FastAPI, service: Operations) -> None:
         return await _while_connected(request, service.check_in(client, checkin.wait_seconds))
 
     @app.get("/v1/models/latest", status_code=307, response_class=RedirectResponse)
-    async def latest(client: Client) -> str:
+    async def latest(client: Client) -> RedirectResponse:
         """Find the newest version of the model."""
-        return f"/v1/models/{max(service.engine.models.versions())}"
+        return RedirectResponse(f"/v1/models/{max(service.engine.models.versions())}")
 
     @app.get("/v1/models/{version}", response_class=FileResponse, response_model=None)
     async def model(client: Client, version: Number, if_none_match: Text = None) -> Response:
@@ -117,11 +121,6 @@ def _add_visit_routes(app: FastAPI, service: Operations) -> None:
             return Response(status_code=304, headers={"ETag": etag})
         service.metrics.download_bytes.inc(int(response.headers["Content-Length"]))
         return response
-
-    @app.get("/v1/uploads/{number}")
-    async def upload_state(client: Client, number: Number) -> messages.UploadState:
-        """Ask whether an update would count, and how many bytes of it have arrived."""
-        return await service.upload_state(client, number)
 
     @app.post("/v1/visits/{number}/heartbeat")
     async def heartbeat(client: Client, number: Number) -> messages.Beat:
@@ -146,6 +145,40 @@ def _add_evaluation_routes(app: FastAPI, service: Operations) -> None:
     async def give_up_evaluation(client: Client, version: Number) -> None:
         """Do not evaluate a version."""
         await service.give_up_evaluation(client, version)
+
+
+def _add_upload_routes(app: FastAPI, service: Operations) -> None:
+    @app.get("/v1/uploads/{number}")
+    async def upload_state(client: Client, number: Number) -> messages.UploadState:
+        """Ask whether an update would count, and how many bytes of it have arrived."""
+        return await service.upload_state(client, number)
+
+    @app.put("/v1/uploads/{number}", response_model=messages.Received, responses={202: {"model": messages.Partly}})
+    async def upload(
+        request: Request,
+        client: Client,
+        number: Number,
+        content_length: Length = None,
+        upload_offset: Offset = 0,
+        offbeat_update: Text = None,
+        offbeat_supports: Text = None,
+        offbeat_protocol: Text = None,
+        checkin: bool = False,
+    ) -> messages.Received | Response:
+        """Send an update, or a part of one."""
+        length = required_length(content_length)
+        header = parse_header(offbeat_update)
+        # A client that lacks what the algorithm needs gets no visit, and the reason when it checks in.
+        missing = lacks(service, offbeat_protocol, offbeat_supports)
+        service.hear(client, can_evaluate="evaluate" in supported(offbeat_supports))
+        answer = await service.upload(
+            UploadRequest(
+                client, number, header, upload_offset, length, request.stream(), check_in=checkin and missing is None
+            )
+        )
+        if isinstance(answer, messages.Partly):
+            return Response(answer.model_dump_json(), 202, media_type="application/json")
+        return answer
 
 
 async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:

@@ -2,16 +2,15 @@
 
 import logging
 import time
+from collections.abc import Mapping
 from functools import partial
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi import FastAPI
 from fastapi.responses import JSONResponse, Response
 from offbeat_core.messages import PROTOCOL
 from offbeat_core.serving.connections import Connections, CountedRequests
 from offbeat_core.serving.console_log import event
 from offbeat_core.serving.http_server import UnreadBody
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,12 +20,10 @@ from offbeat.service.http.admin_routes import add_admin_routes
 from offbeat.service.http.client_routes import add_client_routes
 from offbeat.service.http.live_routes import add_live_routes
 from offbeat.service.http.request_limits import BodyLimit, TokenLimit
-from offbeat.service.http.request_parts import PROBLEMS, authenticate, malformed
-from offbeat.service.http.upload_route import UploadRoute, describe_upload
+from offbeat.service.http.request_parts import PROBLEMS, authenticate
+from offbeat.service.http.typed_routes import TypedRoutes
 from offbeat.service.live.viewers import Viewers
 from offbeat.service.refusal import Refusal
-
-_KINDS = {404: "not-found", 405: "method-not-allowed"}
 
 
 def refusal_answer(service: Operations, refusal: Refusal) -> Response:
@@ -37,35 +34,20 @@ def refusal_answer(service: Operations, refusal: Refusal) -> Response:
     return JSONResponse(refusal.problem(), refusal.status, refusal.headers, media_type="application/problem+json")
 
 
-def add_error_answers(app: FastAPI, service: Operations) -> None:
-    """Answer errors of the routes with the problem documents of ``docs/protocol.md``."""
-    answer = partial(refusal_answer, service)
-
-    @app.exception_handler(Refusal)
-    async def refused(_: Request, refusal: Refusal) -> Response:
-        return answer(refusal)
-
-    @app.exception_handler(OSError)
-    async def disk_error(request: Request, error: OSError) -> Response:
-        version = request.path_params.get("version")
-        if isinstance(error, FileNotFoundError) and version is not None:
-            return answer(Refusal("no-such-version", f"version {version} is not kept: check in for new work"))
-        if error.filename is None:  # not the disk's
+def error_answer(service: Operations, error: Exception, path_parameters: Mapping[str, str]) -> Response:
+    """Return the answer to an error of a route, as in ``docs/protocol.md``; raise a bug's."""
+    match error:
+        case Refusal():
+            return refusal_answer(service, error)
+        case FileNotFoundError() if "version" in path_parameters:
+            problem = f"version {path_parameters['version']} is not kept: check in for new work"
+            return refusal_answer(service, Refusal("no-such-version", problem))
+        case OSError() if error.filename is not None:  # the disk's
+            return refusal_answer(service, service.engine.disk.refusal(error))
+        case ClientDisconnect():
+            return Response(status_code=499)  # nobody receives it
+        case _:
             raise error
-        return answer(service.engine.disk.refusal(error))
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> Response:
-        return answer(malformed(error.errors()[0]))
-
-    @app.exception_handler(HTTPException)
-    async def other(_: Request, error: HTTPException) -> Response:
-        kind = _KINDS.get(error.status_code, "malformed-request")
-        return answer(Refusal(kind, str(error.detail), error.headers))
-
-    @app.exception_handler(ClientDisconnect)
-    async def disconnected(_: Request, __: ClientDisconnect) -> Response:
-        return Response(status_code=499)  # nobody receives it
 
 
 def make_app(service: Operations, connections: Connections, viewers: Viewers) -> ASGIApp:
@@ -76,13 +58,17 @@ def make_app(service: Operations, connections: Connections, viewers: Viewers) ->
     api.state.service = service
     api.state.connections = connections
     add_client_routes(api, service)
-    describe_upload(api)
     add_admin_routes(api, service)
     add_live_routes(api, service, viewers)
-    add_error_answers(api, service)
+
+    @api.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> Response:
+        """Return the description of all routes."""
+        return JSONResponse(api.openapi())
+
     answer = partial(refusal_answer, service)
-    app = BodyLimit(api, partial(authenticate, service, connections), answer)
-    app = UploadRoute(app, service, connections, answer)
+    app = TypedRoutes(api, partial(error_answer, service))
+    app = BodyLimit(app, partial(authenticate, service, connections), answer)
     app = TokenLimit(app, connections.max_per_token, answer)
     app = RequestTimer(UnreadBody(app), service.metrics)
     return CountedRequests(app, connections)

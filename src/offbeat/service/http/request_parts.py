@@ -1,6 +1,5 @@
 """Tokens, headers, numbers and protocol versions of requests."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Path, Request
@@ -21,7 +20,10 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {"default": {"model": Problem, "desc
 
 def header(scope: Scope, name: bytes) -> str | None:
     """Return the first of a request's headers of this name in lower case, or None."""
-    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)
+    for key, value in scope["headers"]:
+        if key == name:
+            return value.decode("latin-1")
+    return None
 
 
 def bearer_token(scope: Scope) -> str | None:
@@ -44,26 +46,14 @@ def required_length(content_length: int | None) -> int:
     return content_length
 
 
-def malformed(error: Mapping[str, Any]) -> Refusal:
-    """Return the refusal for one of pydantic's errors, in a short line of ASCII."""
-    where = ".".join(str(part) for part in error["loc"][:5])[:200]
-    detail = f"{where}: {error['msg'][:200]}".encode("unicode_escape").decode("ascii")
-    return Refusal("malformed-request", detail)
-
-
-def authenticate_client(service: Operations, connections: Connections, scope: Scope) -> int:
-    """Return the client of a request's token."""
-    token = bearer_token(scope)
-    client = service.client(token)
-    connections.trust(peer_of(scope), token or "")
+def _client(request: Request) -> int:
+    token = bearer_token(request.scope)
+    client = request.app.state.service.client(token)
+    request.app.state.connections.trust(peer_of(request.scope), token or "")
     return client
 
 
-async def _client(request: Request) -> int:
-    return authenticate_client(request.app.state.service, request.app.state.connections, request.scope)
-
-
-async def _admin(request: Request) -> int:
+def _admin(request: Request) -> int:
     token = bearer_token(request.scope)
     number = request.app.state.service.accounts.check(token, "admin")
     acting.set(None if token is None else token_id(token))
@@ -108,8 +98,9 @@ def lacks(service: Operations, protocol: str | None, supports: str | None) -> st
     ``protocol`` and ``supports`` are its headers ``Offbeat-Protocol`` and ``Offbeat-Supports``.
     """
     coordinator, is_masked = service.engine.coordinator, service.engine.shares is not None
-    missing = missing_support(coordinator.algorithm, coordinator.local, supports, is_masked=is_masked)
-    return other_protocol(protocol) or missing
+    return other_protocol(protocol) or missing_support(
+        coordinator.algorithm, coordinator.local, supports, is_masked=is_masked
+    )
 
 
 def missing_support(

@@ -1,0 +1,134 @@
+"""Routes that FastAPI describes, called without it: it would take longer over a request than the server does.
+
+The signatures of the routes are FastAPI's, so its OpenAPI document describes what is called here.
+"""
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, get_args
+from urllib.parse import parse_qsl
+
+from fastapi import FastAPI, params
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError, create_model
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from offbeat.service.http.request_parts import header
+from offbeat.service.refusal import Refusal
+
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+class TypedRoutes:
+    """An ASGI application of all routes of ``api``, which itself serves nothing.
+
+    ``answer`` converts the errors of routes; it has the request's path parameters, too.
+    """
+
+    def __init__(self, api: FastAPI, answer: Callable[[Exception, dict[str, str]], Response]) -> None:
+        self._api = api
+        self._answer = answer
+        self._routes = [_TypedRoute(route) for route in api.routes if isinstance(route, APIRoute)]
+        self._fixed = {(route.path, method): route for route in self._routes for method in route.methods}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        scope["app"] = self._api
+        given: dict[str, str] = {}
+        try:
+            scope["route"], given = self._route(scope)
+            response = await scope["route"].call(Request(scope, receive), given)
+            await response(scope, receive, send)
+        except Exception as error:
+            await self._answer(error, given)(scope, receive, send)
+
+    def _route(self, scope: Scope) -> "tuple[_TypedRoute, dict[str, str]]":
+        """Return a request's route, and its path's parameters."""
+        path, method = scope["path"], scope["method"]
+        if (fixed := self._fixed.get((path, method))) is not None:
+            return fixed, {}
+        allowed: set[str] = set()
+        for route in self._routes:
+            if (match := route.pattern.fullmatch(path)) is not None:
+                if method in route.methods:
+                    return route, match.groupdict()
+                allowed |= route.methods
+        if allowed:
+            raise Refusal("method-not-allowed", "Method Not Allowed", {"Allow": ", ".join(sorted(allowed))})
+        raise Refusal("not-found", "Not Found")
+
+
+class _TypedRoute:
+    """A route's function, and what its parameters are made of."""
+
+    def __init__(self, route: APIRoute) -> None:
+        self.path = route.path
+        self.methods = route.methods or set()
+        self.pattern = re.compile(_PLACEHOLDER.sub(r"(?P<\1>[^/]+)", route.path))
+        self._endpoint = route.endpoint
+        self._status = route.status_code or 200
+        self._request: str | None = None  # the names of parameters
+        self._dependencies: dict[str, Callable[[Request], object]] = {}
+        self._body: tuple[str, type[BaseModel]] | None = None
+        self._headers: dict[str, bytes] = {}
+        self._queries: list[str] = []
+        fields: dict[str, Any] = {}
+        for name, parameter in inspect.signature(route.endpoint).parameters.items():
+            kind = parameter.annotation
+            depends = next((part for part in get_args(kind) if isinstance(part, params.Depends)), None)
+            if kind is Request:
+                self._request = name
+            elif depends is not None and depends.dependency is not None:
+                self._dependencies[name] = depends.dependency
+            elif isinstance(kind, type) and issubclass(kind, BaseModel):
+                self._body = name, kind
+            else:
+                fields[name] = kind, ... if parameter.default is parameter.empty else parameter.default
+                if any(isinstance(part, params.Header) for part in get_args(kind)):
+                    self._headers[name] = name.replace("_", "-").encode()
+                elif name not in self.pattern.groupindex:
+                    self._queries.append(name)
+        self._fields = create_model(self.path, **fields)
+
+    async def call(self, request: Request, given: dict[str, str]) -> Response:
+        """Return the answer to a request; ``given`` are its path's parameters."""
+        arguments = {name: dependency(request) for name, dependency in self._dependencies.items()}
+        arguments |= self._parameters(request.scope, given)
+        if self._request is not None:
+            arguments[self._request] = request
+        if self._body is not None:
+            name, kind = self._body
+            try:
+                arguments[name] = kind.model_validate_json(await request.body())
+            except ValidationError as error:
+                raise _malformed("body", error) from None
+        answer = await self._endpoint(**arguments)
+        if isinstance(answer, Response):
+            return answer
+        if answer is None:
+            return Response(status_code=self._status)
+        return Response(answer.model_dump_json(), self._status, media_type="application/json")
+
+    def _parameters(self, scope: Scope, given: dict[str, str]) -> dict[str, Any]:
+        texts = dict(given)
+        for name, key in self._headers.items():
+            if (text := header(scope, key)) is not None:
+                texts[name] = text
+        if self._queries:
+            query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+            texts |= {name: query[name] for name in self._queries if name in query}
+        try:
+            return dict(self._fields.model_validate(texts))
+        except ValidationError as error:
+            raise _malformed("parameter", error) from None
+
+
+def _malformed(place: str, error: ValidationError) -> Refusal:
+    """Return the refusal for the first error, in a short line of ASCII."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    where = ".".join(str(part) for part in (place, *first["loc"][:4]))[:200]
+    detail = f"{where}: {first['msg'][:200]}".encode("unicode_escape").decode("ascii")
+    return Refusal("malformed-request", detail)
