@@ -92,6 +92,7 @@ LENGTH, CHUNKED = (b"content-length", b"4"), (b"transfer-encoding", b"chunked")
         ([LENGTH], [b"abcd"], [True]),
         ([LENGTH], [b"ab"], [False]),
         ([CHUNKED], [b"abcd", b"ef"], [False, False]),
+        ([CHUNKED], [b"abcd", b""], [False, True]),
         ([LENGTH, CHUNKED], [b"abcd", b"ef"], [False, False]),
         ([CHUNKED, LENGTH], [b"abcd"], [False]),
         ([LENGTH], [], []),
@@ -101,7 +102,7 @@ LENGTH, CHUNKED = (b"content-length", b"4"), (b"transfer-encoding", b"chunked")
 )
 def test_a_body_ends_with_its_last_announced_byte_and_the_connection_closes_before_it(headers, pieces, ends):
     came, sent = [], []
-    left = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    left = [{"type": "http.request", "body": piece, "more_body": piece != b""} for piece in pieces]
 
     async def receive():
         return left.pop(0)
