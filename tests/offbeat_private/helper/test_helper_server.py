@@ -105,7 +105,7 @@ def test_a_body_that_does_not_end_is_refused(helper, token, monkeypatch):
     async def send(message):
         sent.append(message)
 
-    headers = [(b"authorization", f"Bearer {token}".encode())]
+    headers = [(b"authorization", f"Bearer {token}".encode()), (b"transfer-encoding", b"chunked")]
     scope = {"type": "http", "method": "POST", "path": "/v1/batches/1", "headers": headers, "query_string": b""}
     asyncio.run(make_app(helper, Connections(0, 100))(scope, receive, send))
     assert sent[0]["status"] == 408

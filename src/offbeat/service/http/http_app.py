@@ -35,7 +35,7 @@ def refusal_answer(service: Operations, refusal: Refusal) -> Response:
 
 
 def error_answer(service: Operations, error: Exception, path_parameters: Mapping[str, str]) -> Response:
-    """Return the answer to an error of a route, as in ``docs/protocol.md``; raise a bug's."""
+    """Return the answer to a route's error, as in ``docs/protocol.md``; raise a bug."""
     match error:
         case Refusal():
             return refusal_answer(service, error)

@@ -1,6 +1,7 @@
-"""Routes that FastAPI describes, called without it: it would take longer over a request than the server does.
+"""Routes that FastAPI describes, and that are called without it.
 
-The signatures of the routes are FastAPI's, so its OpenAPI document describes what is called here.
+To make a function's arguments FastAPI takes longer than the server for most answers. The functions' signatures are as
+FastAPI reads them, so its OpenAPI document is true for what is called here.
 """
 
 import inspect
@@ -32,7 +33,8 @@ class TypedRoutes:
         self._api = api
         self._answer = answer
         self._routes = [_TypedRoute(route) for route in api.routes if isinstance(route, APIRoute)]
-        self._fixed = {(route.path, method): route for route in self._routes for method in route.methods}
+        without = [route for route in self._routes if not route.pattern.groups]  # parameters in the path
+        self._fixed = {(route.path, method): route for route in without for method in route.methods}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
