@@ -1,75 +1,108 @@
+"""The contract of all stores of blobs."""
+
 import asyncio
+import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from offbeat_core.errors import OffbeatError
 
-from offbeat.service.blobs.blobs import BlobExistsError, Blobs, BlobsUnavailableError, NoSuchBlobError
-from offbeat.service.blobs.folder_blobs import FolderBlobs
-from offbeat.service.blobs.object_blobs import ObjectBlobs, object_blobs
-from tests.object_store import object_store as object_store
-
-
-def in_bucket(address: str, prefix: str) -> ObjectBlobs:
-    return object_blobs(
-        f"s3://offbeat/{prefix}",
-        endpoint=address,
-        access_key_id="any",
-        secret_access_key="any",
-        region="us-east-1",
-        virtual_hosted_style_request=False,
-        client_options={"allow_http": True},
-    )
-
-
-@pytest.fixture(params=["folder", "objects"])
-def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
-    if request.param == "folder":
-        return FolderBlobs(tmp_path / "blobs")
-    return in_bucket(request.getfixturevalue("object_store"), tmp_path.name.replace("_", "-").lower())
+from offbeat.service.blobs.blobs import BlobExistsError, Blobs, BrokenBlobError, NoSuchBlobError
+from tests.service.blobs.conftest import MEBIBYTE, digest
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(work())
 
 
-def test_a_blob_is_read_as_it_was_created(blobs: Blobs) -> None:
+def read(blobs: Blobs, name: str) -> bytes:
+    return blobs.fetch(name).read_bytes()
+
+
+@pytest.mark.parametrize("size", [1, 20 * MEBIBYTE + 5])
+@pytest.mark.parametrize("is_file", [False, True])
+def test_a_blob_is_fetched_as_it_was_created(blobs: Blobs, tmp_path: Path, size: int, is_file: bool) -> None:
+    content = os.urandom(size)
+    file = tmp_path / "file"
+    file.write_bytes(content)
+
     async def work() -> None:
-        await blobs.create("r1/updates/ab", b"0123456789")
-        assert await blobs.read("r1/updates/ab") == b"0123456789"
-        assert await blobs.read("r1/updates/ab", 3, 5) == b"34"
-        assert await blobs.read("r1/updates/ab", 8) == b"89"
+        await blobs.create("r1/updates/ab", file if is_file else content)
+        assert file.exists() is not is_file
+        blobs.forget("r1/updates/ab")
+        assert read(blobs, "r1/updates/ab") == content
+        assert blobs.fetch("r1/updates/ab", digest(content)) == blobs.fetch("r1/updates/ab")
 
     run(work)
 
 
-def test_a_name_is_taken_once(blobs: Blobs) -> None:
+@pytest.mark.parametrize("size", [1, 12 * MEBIBYTE])
+@pytest.mark.parametrize("is_file", [False, True])
+def test_of_racing_writers_one_creates_the_name(blobs: Blobs, tmp_path: Path, size: int, is_file: bool) -> None:
     async def work() -> None:
         async def race(number: int) -> int | None:
+            content = bytes([number]) * size
+            file = tmp_path / str(number)
+            if is_file:
+                file.write_bytes(content)
             try:
-                await blobs.create("r1/x", str(number).encode())
+                await blobs.create("r1/x", file if is_file else content)
             except BlobExistsError:
+                assert not is_file or file.read_bytes() == content
                 return None
             return number
 
-        winners = [one for one in await asyncio.gather(*map(race, range(8))) if one is not None]
-        assert [str(winner).encode() for winner in winners] == [await blobs.read("r1/x")]
+        winners = [one for one in await asyncio.gather(*map(race, range(6))) if one is not None]
+        blobs.forget("r1/x")
+        assert len(winners) == 1
+        assert read(blobs, "r1/x") == bytes(winners) * size
 
     run(work)
 
 
-def test_what_is_not_there_is_not_read_and_can_be_deleted(blobs: Blobs) -> None:
+def test_a_blob_is_neither_replaced_by_other_content_nor_created_again(blobs: Blobs) -> None:
+    async def work() -> None:
+        await blobs.create("r1/x", b"a")
+        for content in (b"a", b"b"):
+            with pytest.raises(BlobExistsError):
+                await blobs.create("r1/x", content)
+        assert read(blobs, "r1/x") == b"a"
+
+    run(work)
+
+
+def test_what_is_not_there_is_not_fetched_and_can_be_deleted(blobs: Blobs) -> None:
     async def work() -> None:
         with pytest.raises(NoSuchBlobError):
-            await blobs.read("r1/x")
+            blobs.fetch("r1/x")
         await blobs.create("r1/x", b"a")
+        assert read(blobs, "r1/x") == b"a"
         await blobs.delete("r1/x")
         await blobs.delete("r1/x")
         with pytest.raises(NoSuchBlobError):
-            await blobs.read("r1/x", 0, 1)
+            blobs.fetch("r1/x")
+
+    run(work)
+
+
+def test_a_blob_of_another_digest_is_broken(blobs: Blobs) -> None:
+    async def work() -> None:
+        await blobs.create("r1/x", b"a")
+        with pytest.raises(BrokenBlobError, match=r"^the blob r1/x has the SHA-256 [0-9a-f]{64} instead of abc$"):
+            blobs.fetch("r1/x", "abc")
+        assert blobs.fetch("r1/x", digest(b"a")).read_bytes() == b"a"
+
+    run(work)
+
+
+def test_a_forgotten_copy_is_not_a_deleted_blob(blobs: Blobs) -> None:
+    async def work() -> None:
+        await blobs.create("r1/x", b"a")
+        blobs.fetch("r1/x")
+        blobs.forget("r1/x")
+        blobs.forget("r1/x")
+        assert read(blobs, "r1/x") == b"a"
 
     run(work)
 
@@ -84,36 +117,23 @@ def test_names_are_those_below_a_folder(blobs: Blobs) -> None:
     run(work)
 
 
-@pytest.mark.parametrize("name", ["", "/a", "a/", "a//b", "../a", "a/../b", "A", "a b", ".a"])
+@pytest.mark.parametrize("name", ["", "/a", "a/", "a//b", "../a", "a/../b", "A", "a b", ".a", "a_b", "a" * 201])
 def test_other_names_are_refused(blobs: Blobs, name: str) -> None:
     async def work() -> None:
         with pytest.raises(ValueError, match="is not the name of a blob"):
             await blobs.create(name, b"x")
+        with pytest.raises(ValueError, match="is not the name of a blob"):
+            blobs.fetch(name)
 
     run(work)
 
 
-def test_an_object_can_be_read_by_its_url_until_it_is_deleted(object_store: str) -> None:
-    async def work() -> None:
-        blobs = in_bucket(object_store, "by-url")
-        await blobs.create("r1/models/3", b"content")
-        url = await blobs.url("r1/models/3", 60)
-        assert url is not None
-        assert httpx.get(url).content == b"content"
-
-    run(work)
-
-
-def test_a_store_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_file", [False, True])
+def test_an_empty_blob_is_refused(blobs: Blobs, tmp_path: Path, is_file: bool) -> None:
     (tmp_path / "file").touch()
 
     async def work() -> None:
-        with pytest.raises(BlobsUnavailableError):
-            await FolderBlobs(tmp_path / "file").create("a/b", b"x")
+        with pytest.raises(ValueError, match="cannot be empty"):
+            await blobs.create("r1/x", tmp_path / "file" if is_file else b"")
 
     run(work)
-
-
-def test_a_url_of_no_store_is_refused() -> None:
-    with pytest.raises(OffbeatError, match=r"^store\.blobs cannot be 'nonsense': [^\n]+$"):
-        object_blobs("nonsense")

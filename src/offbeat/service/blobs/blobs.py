@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Protocol
 
-NAME = re.compile(r"[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9.-]*)*")
-"""The names of blobs: parts of lower-case letters, digits, points and hyphens, separated by slashes."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9.-]*)*")
+_LONGEST_NAME = 200
 
 
 class BlobExistsError(Exception):
-    """A blob of this name is there already."""
+    """Another blob has this name."""
 
 
 class NoSuchBlobError(Exception):
@@ -17,37 +18,60 @@ class NoSuchBlobError(Exception):
 
 
 class BlobsUnavailableError(Exception):
-    """The store cannot be reached, or has no space.
+    """The store cannot be reached, refuses, or has no space; one line says which.
 
-    Whether a blob was created is not known.
+    A blob whose creation ends so may appear under its name later.
     """
+
+
+class BrokenBlobError(Exception):
+    """A blob's content does not have the digest that it should have."""
 
 
 class Blobs(Protocol):
-    """Bytes by name.
+    """Large bodies by name: written once, never changed.
 
-    A name holds digits of their digest or of chance, so nobody wants it for other bytes. Every method may raise
-    ``BlobsUnavailableError``.
+    A name has at most 200 characters: parts of lower-case letters, digits, points and hyphens, separated by slashes. No
+    name is a folder of another. Names hold a digest of their content, or random digits, so that nobody wants one for
+    other content. Other names, and empty content, raise ``ValueError``. Every method may raise
+    ``BlobsUnavailableError``. ``str`` returns where the blobs are.
     """
 
-    async def create(self, name: str, content: bytes) -> None:
-        """Store a blob; return once it is durable.
+    async def create(self, name: str, content: bytes | Path) -> None:
+        """Store a blob; return once it is durable, as far as the store promises that.
+
+        Args:
+            name: A new name.
+            content: Bytes, or a complete file of this machine. The store takes the file over: it is no longer under
+                its path afterwards. If the call raises, it still is.
 
         Raises:
             BlobExistsError: The name is taken.
         """
         ...
 
-    async def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
-        """Return a blob's bytes from ``begin`` up to ``end``, or its own end.
+    def fetch(self, name: str, sha256: str | None = None) -> Path:
+        """Return the path of a local file with the blob's content.
+
+        This blocks: call it in a thread. The file must not be changed. Open it at once, since it may be deleted later;
+        an open file or memory map remains readable.
+
+        Args:
+            name: The blob.
+            sha256: The digest that the content must have, in hexadecimal digits; None: whatever is there is returned.
 
         Raises:
             NoSuchBlobError: There is none.
+            BrokenBlobError: The content has another digest.
         """
         ...
 
+    def forget(self, name: str) -> None:
+        """Delete the local copy of a blob, not the blob."""
+        ...
+
     async def delete(self, name: str) -> None:
-        """Delete a blob, if it is there."""
+        """Delete a blob, if it is there, and its local copy."""
         ...
 
     def names(self, prefix: str) -> AsyncIterator[str]:
@@ -55,12 +79,26 @@ class Blobs(Protocol):
         ...
 
     async def url(self, name: str, seconds: int) -> str | None:
-        """Return a URL for anybody to read the blob; None if the store has none."""
+        """Return a URL of the blob for anybody; None if the store has none."""
         ...
 
 
 def check_name(name: str) -> str:
     """Return a blob's name; raise ``ValueError`` if it is none."""
-    if not NAME.fullmatch(name):
+    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not the name of a blob")
     return name
+
+
+def size_of(content: bytes | Path) -> int:
+    """Return the size of a blob to create; raise ``ValueError`` if it is empty."""
+    size = content.stat().st_size if isinstance(content, Path) else len(content)
+    if size == 0:
+        raise ValueError("a blob cannot be empty")
+    return size
+
+
+def check_digest(name: str, found: str, wanted: str | None) -> None:
+    """Raise ``BrokenBlobError`` if a blob does not have the digest that is wanted."""
+    if wanted is not None and found != wanted:
+        raise BrokenBlobError(f"the blob {name} has the SHA-256 {found} instead of {wanted}")
