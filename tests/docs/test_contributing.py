@@ -42,7 +42,7 @@ main()
 # Runs pytest for each line of arguments, in a fork, since only the first would have to import torch.
 TESTER = """
 import json, os, sys
-import hypothesis, pytest, torch
+import pytest, torch
 
 for line in sys.stdin:
     child = os.fork()
