@@ -26,7 +26,7 @@ def play(request: pytest.FixtureRequest) -> Play:
             asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
             async with asyncio.timeout(30):
                 await work
-                await asyncio.sleep(0.05)  # until connections are closed that were accepted at the end
+                await asyncio.sleep(0.01)  # until closed connections are gone
 
         with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
             runner.run(main())

@@ -25,6 +25,7 @@ BEAT = Beat(wanted=True, lease_seconds=2.5, urgent=False)
 NO_WORK = CheckedIn(visit=None, retry_after_seconds=5.0, finished=False)
 HELLO = {"kind": "hello", "protocol": 1, "front": FRONT, "run": RUN}
 LEASE = RenewLease(token=TOKEN, visit=3)
+WELCOME = {"epoch": 1, "messages": [{"id": None, "body": 0, "welcome": {}}]}
 
 
 async def until(condition: Callable[[], Any], seconds: float = 8.0) -> None:
@@ -65,6 +66,8 @@ async def leading(
     try:
         yield leader
     finally:
+        # If a server is closed while it accepts a connection, asyncio of Python 3.11 never closes that.
+        await asyncio.sleep(0.02)
         await leader.endpoint.close("the test is over")
         if isinstance(address, Path):
             address.unlink(missing_ok=True)

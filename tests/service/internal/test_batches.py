@@ -53,7 +53,7 @@ from offbeat.service.internal.questions import (
     RenewLease,
     StopWaiting,
 )
-from offbeat.service.refusal import KINDS, Refusal
+from offbeat.service.refusal import Refusal
 from offbeat.service.updates.update_header import ShareHeader, UpdateHeader
 
 DIGEST = "0123456789abcdef" * 4
@@ -235,6 +235,8 @@ def test_a_batch_may_have_so_many_messages() -> None:
         (UPDATE | {"blob": "there"}, len(BODY), BODY),
         (UPDATE | {"header": UPDATE["header"] | {"bytes": 2**16 + 1}}, 2**16 + 1, bytes(2**16 + 1)),
         (LEASE, 0, b"x"),
+        (LEASE, 1, b"x"),
+        (REQUEST, 5, b"four"),
         (REQUEST, 2**62, b""),
         (REQUEST, 2**20 + 1, bytes(2**20 + 1)),
     ],
@@ -274,11 +276,3 @@ def test_what_is_too_large_is_refused_before_it_is_sent() -> None:
         with pytest.raises(Refusal) as caught:
             call()
         assert caught.value.kind == "too-large"
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_refusals_are_the_same_on_both_sides(kind: str) -> None:
-    refusal = Refusal(kind, "do this", {"Retry-After": "5"})
-    found = Refused.model_validate_json(Refused.of(refusal).model_dump_json()).refusal()
-    assert (found.kind, found.detail, found.headers, found.status) == (kind, "do this", refusal.headers, refusal.status)
-    assert len(Refused.of(Refusal(kind, "x" * 10_000)).detail) == 8192

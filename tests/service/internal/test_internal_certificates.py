@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -31,8 +32,8 @@ async def leading_by_tls(certificates: Certificates) -> AsyncGenerator[tuple[Lea
 
 async def shake_hands(
     address: tuple[str, int], context: ssl.SSLContext, *, then: bytes = b"", is_greeted: bool = True
-) -> None:
-    """Say hello over TLS, and send more; ``ConnectionError`` if the hello is not accepted."""
+) -> Any:
+    """Say hello over TLS, and send more; ``ConnectionError`` if the hello is not accepted. Return the TLS session."""
     try:
         reader, writer = await asyncio.open_connection(*address, ssl=context, server_hostname="leader.offbeat.internal")
         end = Raw(reader, writer)
@@ -43,6 +44,7 @@ async def shake_hands(
             writer.write(then)
             if then:
                 await end.rest()
+            return writer.get_extra_info("ssl_object").session
         finally:
             writer.close()
             with suppress(OSError):
@@ -97,6 +99,21 @@ def test_only_fronts_of_the_deployment_are_accepted(play: Play, tmp_path: Path, 
             await shake_hands(address, front_context(made["front"]))
             await until(lambda: len(leader.gone) == 1)
             assert not leader.endpoint.channels
+
+    play(work())
+
+
+def test_every_connection_shows_its_certificate_by_tls_1_3(play: Play, tmp_path: Path) -> None:
+    made = make_internal_certificates(tmp_path, ["leader"], ["front"])
+    old = front_context(made["front"])
+    old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_2
+
+    async def work() -> None:
+        async with leading_by_tls(made["leader"]) as (_, address):
+            with pytest.raises(ConnectionError):
+                await shake_hands(address, old)
+            session = await shake_hands(address, front_context(made["front"]))
+            assert session is None or not session.has_ticket  # with which another could go without
 
     play(work())
 

@@ -2,6 +2,9 @@
 
 import asyncio
 import logging
+import multiprocessing
+import os
+import signal
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -20,25 +23,16 @@ from tests.service.internal.ends import (
     LEASE,
     NO_WORK,
     TOKEN,
+    WELCOME,
     Raw,
     beat,
     false_leader,
-    farewell,
     fronting,
     leading,
     until,
 )
 
 REQUEST = Forward(method="GET", path="/", headers=(), peer="")
-WELCOME = {"epoch": 1, "messages": [{"id": None, "body": 0, "welcome": {}}]}
-
-
-def told(number: int | None, epoch: int = 1, **message: Any) -> dict[str, Any]:
-    return {"epoch": epoch, "messages": [{"id": number, "body": 0, **message}]}
-
-
-def beat_of(number: int, epoch: int = 1) -> dict[str, Any]:
-    return told(number, epoch, beat={"wanted": True, "lease_seconds": None, "urgent": False})
 
 
 async def ask_all(front: Any, *questions: Question[Any]) -> list[Any]:
@@ -135,88 +129,6 @@ def test_a_front_goes_to_the_server_that_leads_and_stays_there(play: Play, path:
                 standby.endpoint.lead(3)
                 assert await front.ask(LEASE) == BEAT
                 assert front.connection.epoch == 3
-
-    play(work())
-
-
-def test_a_leader_of_an_older_epoch_is_not_believed(play: Play, path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def work() -> None:
-        async with fronting(path, waits=False) as front:
-            async with leading(path, epoch=4):
-                assert await front.ask(LEASE) == BEAT
-            async with leading(path, epoch=3) as zombie:
-                asked = asyncio.create_task(front.ask(LEASE))
-                await asyncio.sleep(0.4)
-                assert not front.connection.is_connected
-                assert zombie.questions == []
-                zombie.endpoint.epoch = None
-                zombie.endpoint.lead(5)
-                assert await asked == BEAT
-
-    with caplog.at_level(logging.WARNING, "offbeat.service"):
-        play(work())
-    problems = [record.fields.get("problem") for record in caplog.records]
-    assert problems.count("it speaks for epoch 3, and epoch 4 has begun") <= 2  # of several attempts, one line each end
-
-
-@pytest.mark.parametrize(
-    "answers",
-    [
-        [b"HTTP/1.1 400 Bad Request\r\n\r\n"],
-        [beat_of(2)],
-        [WELCOME, WELCOME],
-        [WELCOME, told(2, done={})],
-        [WELCOME, told(2, welcome={}, done={})],
-        [WELCOME, beat_of(9)],
-        [WELCOME, told(None, done={})],
-        [WELCOME, beat_of(2, epoch=0)],
-        [WELCOME, beat_of(2, epoch=2)],
-        [WELCOME, {"epoch": 1, "messages": [{"id": 2, "body": 5, "done": {}}]}],
-        [{"epoch": 0, "messages": [{"id": None, "body": 0, "farewell": farewell("follows")}]}],
-    ],
-    ids=lambda answers: str(answers[-1])[:60],
-)
-def test_a_false_leader_is_left_and_the_question_asked_elsewhere(
-    play: Play, path: Path, answers: list[Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    async def lie(end: Raw) -> None:
-        await end.read()
-        for answer in answers[:-1]:
-            end.send(answer)
-        if answers[:-1]:
-            await end.read()
-        if isinstance(answers[-1], bytes):
-            end.writer.write(answers[-1])
-        else:
-            end.send(answers[-1])
-        await end.rest()
-
-    async def work() -> None:
-        good = path.with_name("good")
-        async with false_leader(path, lie), leading(good), fronting(path, good, waits=False) as front:
-            assert await front.ask(LEASE) == BEAT
-
-    with caplog.at_level(logging.WARNING, "offbeat.service"):
-        play(work())
-    problems = [record.fields["problem"] for record in caplog.records if record.msg == "no_leader"]
-    assert problems
-    assert not any("silent" in problem for problem in problems)  # it was left at once
-
-
-def test_answers_given_twice_count_once(play: Play, path: Path) -> None:
-    async def twice(end: Raw) -> None:
-        await end.read()
-        end.send(WELCOME)
-        for number in (2, 3):
-            assert (await end.read())["id"] == number
-            end.send(beat_of(number))
-            end.send(beat_of(2))
-        await end.rest()
-
-    async def work() -> None:
-        async with false_leader(path, twice), fronting(path) as front:
-            assert [(await front.ask(LEASE)).wanted for _ in range(2)] == [True, True]
-            assert front.connection.is_connected
 
     play(work())
 
@@ -383,3 +295,40 @@ def test_nobody_is_flooded_with_lines_while_there_is_no_leader(
     with caplog.at_level(logging.INFO, "offbeat.service"):
         play(work())
     assert [record.fields["address"] for record in caplog.records] == [str(path), str(path) + "-none"]
+
+
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_leaders_process_is_lost(play: Play, path: Path, kill: signal.Signals) -> None:
+    """The question that it has not answered gets its answer from the next leader, and its own comes too late."""
+
+    async def stuck(front: str, question: Question[Any]) -> BaseModel:
+        await asyncio.sleep(60)
+        return BEAT
+
+    async def lead() -> None:
+        async with leading(path, stuck):
+            await asyncio.sleep(60)
+
+    process = multiprocessing.get_context("fork").Process(target=lambda: asyncio.run(lead()), daemon=True)
+    process.start()
+
+    async def work() -> None:
+        assert process.pid is not None
+        second = path.with_name("second")
+        async with fronting(path, second) as front, leading(second, epoch=None) as standby:
+            asked = asyncio.create_task(front.ask(LEASE))
+            await asyncio.sleep(0.1)
+            os.kill(process.pid, kill)
+            standby.endpoint.lead(2)
+            began = time.monotonic()
+            assert await asked == BEAT
+            assert time.monotonic() - began < 10
+            os.kill(process.pid, signal.SIGCONT)
+            assert await front.ask(LEASE) == BEAT
+            assert front.connection.epoch == 2
+
+    try:
+        play(work())
+    finally:
+        process.kill()
+        process.join()

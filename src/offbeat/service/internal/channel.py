@@ -100,8 +100,6 @@ class Channel(asyncio.BufferedProtocol):
         return self._buffer[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:  # noqa: D102
-        if self.is_closing:
-            return
         self._silent = 0
         self._filled += nbytes
         begin, end = 0, self._filled
@@ -119,7 +117,6 @@ class Channel(asyncio.BufferedProtocol):
                 needed = _SIZES.size
                 self.received(bytes(self._buffer[first : first + head]), self._buffer[first + head : begin])
         except ProtocolError as error:
-            self._filled = 0
             self.close(str(error))
             return
         self._make_room(begin, needed)
