@@ -125,15 +125,16 @@ def parse_header(text: str | None) -> Header:
     except ValueError as error:
         raise _malformed(f"must be one JSON object: {error}") from None
     kind = ShareHeader if "share" in values else UpdateHeader
+    fields = kind.model_fields
     for key in values:
-        if key not in kind.model_fields:
+        if key not in fields:
             beside = " beside a share" if kind is ShareHeader else ""
-            raise _malformed(f"has an unknown key {shortened(key)}: allowed{beside} are {', '.join(kind.model_fields)}")
+            raise _malformed(f"has an unknown key {shortened(key)}: allowed{beside} are {', '.join(fields)}")
     try:
         return kind.model_validate(values)
     except ValidationError as error:
         key = str(error.errors(include_input=False)[0]["loc"][0])
-        raise _malformed(f"is wrong: {key} must be {kind.model_fields[key].description}") from None
+        raise _malformed(f"is wrong: {key} must be {fields[key].description}") from None
 
 
 def _malformed(problem: str) -> Refusal:
