@@ -136,8 +136,9 @@ def test_a_front_goes_to_the_server_that_leads_and_stays_there(play: Play, path:
 def test_without_a_leader_questions_wait_a_little_and_are_then_refused(play: Play, path: Path, quick: None) -> None:
     async def work() -> None:
         async with fronting(path, waits=False) as front:
-            first = asyncio.create_task(front.ask(LEASE))
+            first, other = asyncio.create_task(front.ask(LEASE)), asyncio.create_task(front.ask(LEASE))
             await asyncio.sleep(0.1)  # 5 s
+            other.cancel()
             began = time.monotonic()
             with pytest.raises(Refusal, match="cannot be reached") as caught:
                 await front.ask(LEASE)
@@ -146,6 +147,7 @@ def test_without_a_leader_questions_wait_a_little_and_are_then_refused(play: Pla
             assert not first.done()
             with pytest.raises(Refusal, match="does not answer"):
                 await first
+            assert front.connection._weight == 0
             assert 0.3 < time.monotonic() - began + 0.1 < 2
             async with leading(path):
                 await until(lambda: front.connection.is_connected)
