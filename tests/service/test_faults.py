@@ -22,9 +22,9 @@ from offbeat.service.audit.verification import LogHead
 from offbeat.service.engine.operations import Operations
 from offbeat.service.engine.start_up import open_engine
 from offbeat.service.engine.update_receiver import UploadRequest
+from offbeat.service.log import log_writer
 from offbeat.service.refusal import Refusal
 from offbeat.service.server_settings import ServerSettings, ServiceSettings
-from offbeat.service.store import log_writer
 from offbeat.service.store.store import Store
 from offbeat.service.updates.update_header import UpdateHeader
 from offbeat.service.updates.uploads import Uploads
@@ -90,7 +90,7 @@ class Run:
 
     async def _serve(self, left):
         failures = []
-        store = Store(self.folder)
+        store = Store(self.folder, failures.append)
         settings = ServerSettings(folder=self.folder, service=ServiceSettings(seed=7))
         engine = None
         try:

@@ -94,7 +94,7 @@ def test_whenever_the_power_is_lost_all_that_was_acknowledged_is_there(length, l
 )
 def test_without_any_one_fsync_something_is_lost(without, tmp_path):
     sizes = [(SMALL_LENGTH, SMALL_LAYOUT), (LENGTH, LAYOUT)]
-    for length, layout in sizes if "updates" in without else sizes[:1]:
+    for length, layout in sizes[1:] if "updates" in without else sizes[:1]:
         held, left_out = survives(tmp_path / str(length), length, layout, without)
         assert left_out > 0
         assert not held

@@ -7,8 +7,8 @@ import pytest
 from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.accounts.registry import Registry
 from offbeat.service.audit.audit_log import AuditLog
-from offbeat.service.audit.verification import LogHead
 from offbeat.service.refusal import Refusal, no_space
+from offbeat.service.store.server_state import ServerState
 
 
 class LogWriter:
@@ -50,7 +50,7 @@ class Opened:
         return Accounts(
             registry,
             self.log_writer,
-            AuditLog(self.log_writer, LogHead(), lambda: self.now),
+            AuditLog(self.log_writer, ServerState(), lambda: self.now),
             clients_limit=limit,
             token_seconds=token_seconds,
             max_examples=max_examples,

@@ -124,10 +124,9 @@ def test_a_server_that_was_killed_between_the_last_enrolment_and_the_start_of_th
     with closing(sqlite3.connect(tmp_path / "server" / "offbeat.sqlite")) as database, database:
         (last,) = database.execute("SELECT arguments FROM log WHERE name = 'enrol' ORDER BY number DESC").fetchone()
         third = json.dumps(json.loads(last) | {"client": 2, "token": "x", "examples": 50})
-        query = (
-            "INSERT INTO log (number, owner, name, arguments) SELECT max(number) + 1, 'accounts', 'enrol', ? FROM log"
-        )
-        database.execute(query, (third,))
+        columns = "INSERT INTO log (run, number, epoch, owner, name, arguments)"
+        row = "SELECT run, max(number) + 1, 1, 'accounts', 'enrol', ? FROM log"
+        database.execute(f"{columns} {row}", (third,))
     with weighing(tmp_path / "server", max_share=0.5) as server:
         assert state_of(server) == "ok\n"
         shares = server.service.engine.coordinator.algorithm.shares

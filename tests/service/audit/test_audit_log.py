@@ -12,6 +12,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.tokens import token_hash
 
 from offbeat.service.audit.verification import LogHead, entries, verify
+from offbeat.service.log.log import LogUnavailableError
 from offbeat.service.refusal import KINDS
 from offbeat.service.store.backup import back_up
 from tests.service.conftest import LENGTH, body_of, running
@@ -90,10 +91,16 @@ def test_receipts_carry_the_head_of_entries_on_disk(server):
 
 def test_a_head_is_given_out_only_once_its_entry_is_on_disk(tmp_path):
     with running(tmp_path / "server") as server:
-        audit, writer = server.service.accounts.audit, server.service.engine.log_writer
+        audit, log = server.service.accounts.audit, server.service.engine.log_writer._term.log
         before = audit.head
-        problem, write = [True], writer._write
-        writer._write = lambda batch: "no space" if problem else write(batch)
+        problem, insert = [True], log._append
+
+        def append(rows, after):
+            if problem:
+                raise LogUnavailableError("no space")
+            insert(rows, after)
+
+        log._append = append
         server.loop.call_soon_threadsafe(lambda: audit.add("client revoked", client=1))
         assert server.peer(server.enrolment_token).http.post("/v1/enrol", json={}).status_code == 503
         assert audit.head == before == verify(tmp_path / "server")

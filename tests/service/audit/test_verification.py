@@ -9,7 +9,7 @@ import pytest
 from offbeat_core.errors import OffbeatError
 
 from offbeat.service.audit.verification import LogHead, entries, read_heads, verify
-from offbeat.service.store.database import open_database
+from offbeat.service.log.open_log import open_log, sqlite_url
 
 KINDS = ("server started", "token made", "client enrolled", "client revoked", "server stopped")
 
@@ -22,10 +22,9 @@ def write(folder, kinds):
             text = json.dumps({"number": number, "at": "2026-01-01T00:00:00+00:00", "kind": kind})
             digest = hashlib.sha256(digest + text.encode()).digest()
             heads.append(LogHead(number, digest.hex()))
-            row = (number, "audit", "report", "{}", text, digest.hex())
-            database.execute(
-                "INSERT INTO log (number, owner, name, arguments, entry, head) VALUES (?, ?, ?, ?, ?, ?)", row
-            )
+            columns = "run, number, epoch, owner, name, arguments, entry, head"
+            row = ("", number, 1, "audit", "report", "{}", text, digest.hex())
+            database.execute(f"INSERT INTO log ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     return heads
 
 
@@ -37,7 +36,7 @@ def change(folder, *statements):
 
 @pytest.fixture
 def folder(tmp_path):
-    open_database(tmp_path / "offbeat.sqlite").dispose()
+    open_log(sqlite_url(tmp_path / "offbeat.sqlite")).close()
     return tmp_path
 
 

@@ -9,8 +9,7 @@ from offbeat.service.engine.call_recorder import CallRecorder, UpdateFiles
 from offbeat.service.engine.live_run import Alarm
 from offbeat.service.store.call_records import DiscardedUpdate
 from offbeat.service.store.client_tally import ClientTally
-from offbeat.service.store.segments import Segments
-from offbeat.service.updates.update_body import StoredUpdate
+from offbeat.service.updates.update_body import BufferedUpdate, StoredUpdate
 
 
 class LogWriter:
@@ -19,9 +18,9 @@ class LogWriter:
     def __init__(self):
         self.entries = []
 
-    def append(self, record, segment=None):
-        self.number = record.number
-        self.entries.append((record, segment))
+    def enter(self, change, **belongings):
+        self.number += 1
+        self.entries.append((self.number, change, belongings))
 
 
 class Coordinator:
@@ -51,11 +50,6 @@ def log_writer():
 
 
 @pytest.fixture
-def segments(tmp_path):
-    return Segments(tmp_path)
-
-
-@pytest.fixture
 def coordinator():
     return Coordinator()
 
@@ -66,10 +60,10 @@ def tally():
 
 
 @pytest.fixture
-def calls(coordinator, log_writer, segments, tally):
+def calls(coordinator, log_writer, tally):
     history = SimpleNamespace(note=lambda call, coordinator: None)
     run = SimpleNamespace(coordinator=coordinator, alarm=Alarm(), history=history)
-    return CallRecorder(run, log_writer, segments, tally)
+    return CallRecorder(run, log_writer, tally)
 
 
 def receive(update):
@@ -82,44 +76,39 @@ def test_calls_get_consecutive_numbers_and_presence_is_not_logged(calls, coordin
         coordinator.record(RecordedCall("assign", {"now": 1.0, "clients": [0]}))
         coordinator.record(RecordedCall("absent", {"now": 2.0, "client": 1}))
         coordinator.record(RecordedCall("drop", {"now": 3.0, "client": 0, "visit": 0}))
-    assert [(record.number, record.name) for record, _ in log_writer.entries] == [(5, "assign"), (6, "drop")]
+    assert [(number, change.name) for number, change, _ in log_writer.entries] == [(5, "assign"), (6, "drop")]
     assert [entry.fields for entry in caplog.records] == [
         {"version": 9, "now": 1.0, "clients": [0]},
         {"version": 9, "now": 3.0, "client": 0, "visit": 0},
     ]
 
 
-def test_a_small_update_is_synced_with_its_record(calls, coordinator, log_writer, segments):
-    segments.append(b"12345678")
-    segment, begin = segments.append(b"abc")
-    update = StoredUpdate(segment.path, begin, 3, 1, None, "digest")
-    coordinator.record(receive(update))
-    ((record, to_sync),) = log_writer.entries
-    assert to_sync is segment
-    assert (record.file, record.offset, record.size, record.digest) == ("segment-1", 8, 3, "digest")
-    assert record.arguments == {"now": 1.0, "client": 2, "visit": 0}
+def test_a_small_update_is_in_its_row(calls, coordinator, log_writer):
+    coordinator.record(receive(BufferedUpdate(bytearray(b"abc"), 1, None, "digest")))
+    ((_, change, belongings),) = log_writer.entries
+    assert belongings == {"body": b"abc", "digest": "digest"}
+    assert change.arguments == {"now": 1.0, "client": 2, "visit": 0, "outcome": [True, 4]}
     assert calls.stored_bytes == 3
-    assert segment.path in calls.update_files
 
 
-def test_a_large_update_is_on_disk_before_its_record(calls, coordinator, log_writer, segments, tmp_path):
-    segments.append(b"12345678")
-    coordinator.record(receive(StoredUpdate(tmp_path / "2-0-1", 0, 100, 1, None, "digest")))
-    assert log_writer.entries[0][1] is None
+def test_of_a_large_update_the_file_is_logged_and_kept(calls, coordinator, log_writer, tmp_path):
+    coordinator.record(receive(StoredUpdate(tmp_path / "2-0-1", 100, 1, None, "digest")))
+    assert log_writer.entries[0][2] == {"blob": "2-0-1", "digest": "digest"}
     assert calls.stored_bytes == 100
+    assert tmp_path / "2-0-1" in calls.update_files
 
 
 def test_of_an_unused_update_only_the_digest_is_logged(calls, coordinator, log_writer):
     coordinator.record(receive(DiscardedUpdate("digest")))
-    ((record, to_sync),) = log_writer.entries
-    assert (record.file, record.digest, to_sync, calls.stored_bytes) == (None, "digest", None, 0)
+    assert log_writer.entries[0][2] == {"digest": "digest"}
+    assert calls.stored_bytes == 0
 
 
 def test_the_outcomes_of_visits_are_logged_and_counted(calls, coordinator, log_writer, tally):
     coordinator.record(RecordedCall("assign", {"now": 1.0, "clients": [0, 1, 2]}))
     coordinator.record(RecordedCall("lapse", {"now": 2.0}))
     coordinator.record(receive(DiscardedUpdate("digest")))
-    outcomes = [record.outcome for record, _ in log_writer.entries]
+    outcomes = [change.arguments.get("outcome") for _, change, _ in log_writer.entries]
     assert outcomes == [None, [1], [True, 4]]
     assert (tally[1].lost, tally[2].counted, tally[2].staleness_sum) == (1, 1, 4)
     assert tally.working() == [0]
@@ -127,11 +116,11 @@ def test_the_outcomes_of_visits_are_logged_and_counted(calls, coordinator, log_w
 
 def test_a_file_is_forgotten_without_later_records_and_updates_in_memory(tmp_path):
     files = UpdateFiles()
-    shared, own = tmp_path / "segment-1", tmp_path / "0-0-1"
-    first, second = (StoredUpdate(shared, begin, 8, 2, None, "") for begin in (0, 8))
+    shared, own = tmp_path / "0-0-1", tmp_path / "0-0-2"
+    first, second = (StoredUpdate(shared, 8, 2, None, digest) for digest in "ab")
     files.add(3, first)
     files.add(5, second)
-    files.add(4, StoredUpdate(own, 0, 8, 2, None, ""))
+    files.add(4, StoredUpdate(own, 8, 2, None, ""))
     assert shared in files
     assert own in files
     assert files.forget(3) == []
@@ -141,6 +130,6 @@ def test_a_file_is_forgotten_without_later_records_and_updates_in_memory(tmp_pat
     del first
     assert files.forget(5) == []
     del second
-    assert files.forget(4) == []  # record 5 needs it
+    assert files.forget(4) == []  # row 5 needs it
     assert files.forget(5) == [shared]
     assert files.forget(5) == []

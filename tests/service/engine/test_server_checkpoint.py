@@ -102,7 +102,7 @@ class Engine(SimpleNamespace):
         self.log_writer = SimpleNamespace(
             number=0,
             is_blocked=False,
-            truncate=lambda: self.done.append("truncate"),
+            tidy=self.tidy,
             wait_until_durable=self.wait_until_durable,
         )
         self.calls = SimpleNamespace(stored_bytes=0)
@@ -112,6 +112,9 @@ class Engine(SimpleNamespace):
         self.done = []
         self.has_room = self.has_files = True
         self.log_problem = None
+
+    async def tidy(self):
+        self.done.append("tidy")
 
     def failures(self, error):
         self.done.append(error)
@@ -188,10 +191,8 @@ def changes(**values):
         pytest.param({"run__now": 31.0}, [], id="nothing has happened"),
         pytest.param({"calls__stored_bytes": 999, "log_writer__number": 1}, [], id="few bytes"),
         pytest.param({"calls__stored_bytes": 1000, "log_writer__number": 1}, ["checkpoint"], id="many bytes"),
-        pytest.param(
-            {"disk__problem": "full", "log_writer__number": 1}, ["checkpoint", "truncate", "reserve"], id="full"
-        ),
-        pytest.param({"disk__problem": "full"}, ["truncate", "reserve"], id="full, and nothing to free"),
+        pytest.param({"disk__problem": "full", "log_writer__number": 1}, ["checkpoint", "tidy", "reserve"], id="full"),
+        pytest.param({"disk__problem": "full"}, ["tidy", "reserve"], id="full, and nothing to free"),
     ],
 )
 def test_a_checkpoint_is_made_when_it_is_due_and_there_is_something_new(change, expected, engine):
@@ -206,12 +207,12 @@ def test_the_reserve_is_left_to_a_log_that_cannot_be_written(engine):
 
 def test_without_room_for_the_reserve_it_is_tried_again(engine):
     engine.change = lambda: changes(disk__problem="full", has_room=False)(engine)
-    assert made(engine)[:4] == ["truncate", "reserve"] * 2
+    assert made(engine)[:4] == ["tidy", "reserve"] * 2
 
 
 def test_a_version_that_could_not_be_written_is_written_once_there_is_room(engine):
     engine.change = lambda: changes(publisher__problem="no space", disk__problem="full")(engine)
-    assert made(engine) == ["truncate", "reserve", "publish"]
+    assert made(engine) == ["tidy", "reserve", "publish"]
     engine.change = lambda: changes(publisher__problem="no space", disk__problem="full", has_room=False)(engine)
     assert "publish" not in made(engine)
 
@@ -223,7 +224,7 @@ def test_a_version_that_still_cannot_be_written_is_tried_again(engine):
 
 def test_the_reserve_is_kept_once_the_log_is_on_disk(engine):
     engine.change = lambda: changes(disk__problem="full", log_problem="no space")(engine)
-    assert made(engine)[:2] == ["truncate", "truncate"]
+    assert made(engine)[:2] == ["tidy", "tidy"]
     assert engine.disk.problem
 
 

@@ -1,4 +1,4 @@
-"""A store that is broken is refused in one line, which names the file and the record."""
+"""A store that is broken is refused in one line, which names the file and the row."""
 
 import re
 import shutil
@@ -27,45 +27,45 @@ def written(folder, length):
     return folder / "killed", settings
 
 
-def place(folder, number):
+def updates(folder):
+    """Return the rows of the updates: their numbers and files."""
     with closing(sqlite3.connect(folder / "offbeat.sqlite")) as database:
-        query = "SELECT number, file, offset, size FROM log WHERE name = 'receive' ORDER BY number"
-        return database.execute(query).fetchall()[number]
+        return database.execute("SELECT number, blob FROM log WHERE name = 'receive' ORDER BY number").fetchall()
 
 
-def flip(path, offset):
-    with path.open("rb+") as file:
-        file.seek(offset)
-        (byte,) = file.read(1)
-        file.seek(offset)
-        file.write(bytes([byte ^ 1]))
+def change(folder, statement):
+    with closing(sqlite3.connect(folder / "offbeat.sqlite")) as database, database:
+        assert database.execute(statement).rowcount > 0
 
 
-def cut(path, offset):
-    with path.open("rb+") as file:
-        file.truncate(offset)
+def refusal(folder, settings):
+    with pytest.raises(OffbeatError) as caught, running(folder, **settings):
+        raise AssertionError("it started")
+    return str(caught.value)
 
 
-@pytest.mark.parametrize("length", [LENGTH, LARGE_LENGTH], ids=["small", "large"])
+@pytest.mark.parametrize("spoil", ["UPDATE bodies SET body = substr(body, 2)", "DELETE FROM bodies"])
+def test_a_small_update_that_differs_from_its_row_is_refused(spoil, tmp_path):
+    folder, settings = written(tmp_path, LENGTH)
+    number, _ = updates(folder)[1]
+    change(folder, f"{spoil} WHERE number = {number}")
+    assert re.search(rf"is broken.*row {number}; restore a backup", refusal(folder, settings))
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
-        pytest.param(lambda path, end: flip(path, end - 1), id="another byte"),
-        pytest.param(lambda path, end: cut(path, end - 1), id="too short"),
-        pytest.param(lambda path, end: path.unlink(), id="not there"),
+        pytest.param(lambda path: path.write_bytes(path.read_bytes()[:-1] + b"x"), id="another byte"),
+        pytest.param(lambda path: path.write_bytes(path.read_bytes()[:-1]), id="too short"),
+        pytest.param(lambda path: path.unlink(), id="not there"),
     ],
 )
-def test_an_update_that_differs_from_the_log_is_refused(spoil, length, tmp_path):
-    folder, settings = written(tmp_path, length)
-    number, file, offset, size = place(folder, 1)
-    spoil(folder / "updates" / file, offset + size)
-    line = rf"{folder / 'updates' / file} is broken.*record (\d+); restore a backup"
-    with pytest.raises(OffbeatError, match=line) as caught, running(folder, **settings):
-        raise AssertionError("it started")
-    found = re.search(line, str(caught.value))
-    assert found is not None
-    # Without the file, it is the first record that refers to it.
-    assert int(found[1]) == number if (folder / "updates" / file).exists() else int(found[1]) <= number
+def test_a_large_update_that_differs_from_its_row_is_refused(spoil, tmp_path):
+    folder, settings = written(tmp_path, LARGE_LENGTH)
+    number, file = updates(folder)[1]
+    spoil(folder / "updates" / file)
+    line = rf"{folder / 'updates' / file} is broken.*row {number}; restore a backup"
+    assert re.search(line, refusal(folder, settings))
 
 
 def test_an_update_that_agrees_with_the_log_is_replayed(tmp_path):
@@ -74,19 +74,16 @@ def test_an_update_that_agrees_with_the_log_is_replayed(tmp_path):
         assert server.service.engine.coordinator.statistics.counted == 2
 
 
-def test_a_record_that_cannot_be_replayed_is_named(tmp_path):
+def test_a_row_that_cannot_be_replayed_or_is_missing_is_named(tmp_path):
     folder, settings = written(tmp_path, LENGTH)
-    number, *_ = place(folder, 0)
-    with closing(sqlite3.connect(folder / "offbeat.sqlite")) as database:
-        database.execute(
-            "UPDATE log SET arguments = replace(arguments, '\"client\": 0', '\"client\": 3') WHERE file IS NOT NULL"
-        )
-        database.commit()
-    with (
-        pytest.raises(OffbeatError, match=rf"offbeat.sqlite.*record {number}.*restore a backup"),
-        running(folder, **settings),
-    ):
-        raise AssertionError("it started")
+    first, _ = updates(folder)[0]
+    shutil.copytree(folder, tmp_path / "gap")
+    other = "replace(arguments, '\"client\": 0', '\"client\": 3')"
+    change(folder, f"UPDATE log SET arguments = {other} WHERE number = {first}")
+    assert re.search(rf"{folder} is broken: row {first} .*restore a backup", refusal(folder, settings))
+    change(tmp_path / "gap", f"DELETE FROM log WHERE number = {first}")
+    line = rf"the log is broken: row {first + 1} of epoch 1 follows row {first - 1} of epoch 1; restore a backup"
+    assert re.search(line, refusal(tmp_path / "gap", settings))
 
 
 def test_unknown_files_are_ignored(tmp_path):

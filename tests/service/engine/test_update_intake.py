@@ -2,6 +2,8 @@
 
 import math
 import shutil
+import sqlite3
+from contextlib import closing
 
 import torch
 
@@ -13,9 +15,11 @@ ONES = torch.ones(LENGTH)
 
 
 def stored_bytes(server):
-    """Return how many bytes of updates lie in the server's folder."""
+    """Return how many bytes of updates lie in the server's folder and its log."""
     rooms = [server.folder / name for name in ("updates", "partial")]
-    return sum(path.stat().st_size for room in rooms for path in room.iterdir())
+    with closing(sqlite3.connect(server.folder / "offbeat.sqlite")) as database:
+        (small,) = database.execute("SELECT total(length(body)) FROM bodies").fetchone()
+    return small + sum(path.stat().st_size for room in rooms for path in room.iterdir())
 
 
 def test_an_update_from_another_memory_leaves_nothing_however_often_it_comes(tmp_path):

@@ -1,4 +1,6 @@
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -6,19 +8,14 @@ import sqlalchemy as sa
 from offbeat_core.errors import OffbeatError
 
 from offbeat.service.log.log import Row
-from offbeat.service.log.open_log import open_log
+from offbeat.service.log.open_log import open_log, sqlite_url
+from offbeat.service.log.sql_log import SqlLog
 from tests.postgres import postgres as postgres
 
 
 def opened(url: str) -> list[Row]:
-    async def run() -> list[Row]:
-        log = await open_log(url)
-        try:
-            return await log.read(0, 1)
-        finally:
-            await log.close()
-
-    return asyncio.run(run())
+    with closing(open_log(url)) as log:
+        return asyncio.run(log.read(0, 1))
 
 
 @pytest.mark.parametrize(
@@ -40,10 +37,42 @@ def test_a_server_that_is_not_there_is_named_without_its_password(tmp_path: Path
     assert "secret" not in str(error.value)
 
 
-def test_sqlite_commits_wait_for_the_disk(tmp_path: Path) -> None:
-    path = tmp_path / "log.sqlite"
-    assert opened(f"sqlite:///{path}") == []
-    assert path.with_name("log.sqlite").is_file()
+def test_sqlite_commits_wait_for_the_disk_and_the_file_can_be_opened_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        with closing(open_log(sqlite_url(tmp_path / "x.sqlite"))) as log, log._engine.connect() as connection:
+            assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+            assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+
+
+def test_a_full_disk_sends_the_operator_to_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare = SqlLog._prepare
+
+    def prepare_small(log: SqlLog) -> str:
+        sa.event.listen(log._engine, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count = 1"))
+        return prepare(log)
+
+    monkeypatch.setattr(SqlLog, "_prepare", prepare_small)
+    with pytest.raises(OffbeatError, match=r"database or disk is full: free space there, outside the folder$"):
+        open_log(sqlite_url(tmp_path / "x.sqlite"))
+
+
+def test_a_database_of_another_form_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    open_log(sqlite_url(path)).close()
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE runs SET form = form + 1")
+    with pytest.raises(OffbeatError, match="holds a run of another version"):
+        open_log(sqlite_url(path))
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("DROP TABLE runs")
+    with pytest.raises(OffbeatError, match=r"holds a run of another version of Offbeat \(form 2"):
+        open_log(sqlite_url(path))
+
+
+def test_a_broken_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.sqlite").write_bytes(b"no database" * 100)
+    with pytest.raises(OffbeatError, match=r"cannot use .*x\.sqlite"):
+        open_log(sqlite_url(tmp_path / "x.sqlite"))
 
 
 def test_postgres_is_refused_where_a_commit_may_be_lost(postgres: str) -> None:

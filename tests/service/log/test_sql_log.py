@@ -1,16 +1,19 @@
 import asyncio
 from collections.abc import AsyncIterator, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from offbeat.service.log.log import ReplacedError, Row
-from offbeat.service.log.sql_log import SqlLog
+from offbeat.service.log.sql_log import SqlLog, is_rare
+from offbeat.service.log.sql_log import log as table
 from tests.postgres import postgres as postgres
 
-FIRST = Row(1, 1, "epoch", "a")
+FIRST = Row(1, 1, "term", "a")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -22,25 +25,25 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
     yield url
     engine = sa.create_engine(url)
     with engine.begin() as connection:
-        connection.exec_driver_sql("DROP TABLE IF EXISTS log")
+        connection.exec_driver_sql("DROP TABLE IF EXISTS log, bodies, runs")
     engine.dispose()
 
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[SqlLog]:
     log = SqlLog(sa.create_engine(url))
-    await log.open()
     try:
         yield log
     finally:
-        await log.close()
+        log.close()
 
 
 def test_rows_come_back_as_they_were_appended(url: str) -> None:
     rows = [
         FIRST,
-        Row(2, 1, "receive", '{"client": 3}', body=b"\x00\xff", digest="ab"),
-        Row(3, 1, "receive", "{}", blob="x", digest="cd"),
+        Row(2, 1, "coordinator", "receive", '{"client": 3}', body=b"\x00\xff", digest="ab"),
+        Row(3, 1, "coordinator", "receive", blob="x", digest="cd"),
+        Row(4, 1, "audit", "report", entry="{}", head="ef"),
     ]
 
     async def run() -> None:
@@ -60,7 +63,7 @@ def test_an_append_behind_another_row_than_the_last_changes_nothing(url: str, af
     async def run() -> None:
         async with opened(url) as log:
             await log.append([FIRST], after=(0, 0))
-            rows = [Row(after[0] + i, 1, "drop", "{}") for i in (1, 2)]
+            rows = [Row(after[0] + i, 1, "coordinator", "drop") for i in (1, 2)]
             with pytest.raises(ReplacedError):
                 await log.append(rows, after=after)
             assert await log.read(0, 10) == [FIRST]
@@ -76,7 +79,7 @@ def test_of_many_that_append_at_once_one_succeeds(url: str) -> None:
         async def race(number: int) -> int | None:
             async with opened(url) as log:
                 try:
-                    await log.append([Row(2, 2, "epoch", str(number)), Row(3, 2, "drop", "{}")], after=(1, 1))
+                    await log.append([Row(2, 2, "term", str(number)), Row(3, 2, "coordinator", "drop")], after=(1, 1))
                 except ReplacedError:
                     return None
                 return number
@@ -85,10 +88,43 @@ def test_of_many_that_append_at_once_one_succeeds(url: str) -> None:
             winners = [winner for winner in await asyncio.gather(*map(race, range(6))) if winner is not None]
             async with opened(url) as log:
                 rows = await log.read(1, 10)
-                assert [row.arguments for row in rows] == [*map(str, winners), "{}"]
+                assert [row.name for row in rows] == [*map(str, winners), "drop"]
                 engine = sa.create_engine(url)
                 with engine.begin() as connection:
                     connection.exec_driver_sql("DELETE FROM log WHERE number > 1")
                 engine.dispose()
+
+    asyncio.run(run())
+
+
+def test_small_updates_are_forgotten_and_their_rows_stay(url: str) -> None:
+    rows = [FIRST, *(Row(number, 1, "coordinator", "receive", body=b"x") for number in (2, 3))]
+
+    async def run() -> None:
+        async with opened(url) as log:
+            await log.append(rows, after=(0, 0))
+            await log.forget_bodies(2)
+            await log.tidy()
+            assert await log.read(0, 10) == [FIRST, replace(rows[1], body=None), rows[2]]
+
+    asyncio.run(run())
+
+
+def test_all_that_open_a_database_have_the_same_run(url: str) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        logs = list(pool.map(lambda _: SqlLog(sa.create_engine(url)), range(4)))
+    assert len({log.run for log in logs}) == 1
+    for log in logs:
+        log.close()
+
+
+def test_rare_rows_are_found_by_their_owner(url: str) -> None:
+    rows = [FIRST, Row(2, 1, "coordinator", "drop"), Row(3, 1, "run", "pause")]
+
+    async def run() -> None:
+        async with opened(url) as log:
+            await log.append(rows, after=(0, 0))
+            assert log.read_now(is_rare & (table.c.owner == "run")) == rows[2:]
+            assert log.read_now(~is_rare, 1) == rows[1:2]
 
     asyncio.run(run())

@@ -4,12 +4,18 @@ from random import Random
 
 import pytest
 
-from offbeat.service.log.group_commit import GroupCommit
-from offbeat.service.log.log import EPOCH, BrokenLogError, LogUnavailableError, Row, UnknownOutcomeError
+from offbeat.service.log.log import TERM, BrokenLogError, Change, LogUnavailableError, Row, UnknownOutcomeError
+from offbeat.service.log.log_writer import LogWriter
 from offbeat.service.log.term import Term
 from offbeat.service.refusal import Refusal
 from tests.service.log.faulty_log import FaultyConnection, MemoryLog
 from tests.service.log.virtual_loop import run_virtually
+
+
+class Disk:
+    """A disk that is never full."""
+
+    problem = None
 
 
 class Process:
@@ -38,31 +44,33 @@ class Process:
 
     async def _lead(self, term: Term) -> None:
         replaced = asyncio.Event()
-        commits = GroupCommit(term, lambda _: replaced.set())
+        log_writer = LogWriter(term, Disk(), lambda _: replaced.set())
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(commits.run())]
-            tasks += [group.create_task(self._client(i, commits)) for i in range(3)]
-            await replaced.wait()
-            for task in tasks:
-                task.cancel()
+            tasks = [group.create_task(self._client(i, log_writer)) for i in range(3)]
+            try:
+                await replaced.wait()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                log_writer._task.cancel()
 
-    async def _client(self, client: int, commits: GroupCommit) -> None:
+    async def _client(self, client: int, log_writer: LogWriter) -> None:
         for number in range(1000):
             await asyncio.sleep(self._random.expovariate(0.5))
             name = f"{self._name}.{self._terms}-{client}-{number}"
-            commits.enter(Row(0, 0, name, ""))
+            log_writer.enter(Change("coordinator", name, {}))
             with suppress(Refusal):
-                await self._answer(commits, name)
+                await self._answer(log_writer, name)
 
-    async def _answer(self, commits: GroupCommit, name: str) -> None:
-        await commits.wait_until_durable()
+    async def _answer(self, log_writer: LogWriter, name: str) -> None:
+        await log_writer.wait_until_durable()
         self._acknowledged.append(name)
 
 
 class Hasty(Process):
     """Acknowledges before the rows are durable."""
 
-    async def _answer(self, commits: GroupCommit, name: str) -> None:
+    async def _answer(self, log_writer: LogWriter, name: str) -> None:
         self._acknowledged.append(name)
 
 
@@ -111,7 +119,7 @@ def problem(seed: int, kind: type[Process] = Process, *, has_fence: bool = True)
     rows = log.rows
     if [row.number for row in rows] != list(range(1, len(rows) + 1)):
         return "gaps"
-    values = [row.name for row in rows if row.name != EPOCH]
+    values = [row.name for row in rows if row.owner != TERM]
     if len(set(values)) < len(values):
         return "twice"
     if not set(acknowledged) <= set(values):
@@ -119,8 +127,8 @@ def problem(seed: int, kind: type[Process] = Process, *, has_fence: bool = True)
     epochs = [row.epoch for row in rows]
     if epochs != sorted(epochs):
         return "a row of an old epoch behind one of a new epoch"
-    holders = [row.arguments for row in rows if row.name == EPOCH]
-    if [row.epoch for row in rows if row.name == EPOCH] != list(range(1, len(holders) + 1)):
+    holders = [row.name for row in rows if row.owner == TERM]
+    if [row.epoch for row in rows if row.owner == TERM] != list(range(1, len(holders) + 1)):
         return "epochs"
     if any(set(process.read) - set(rows) for process in processes):
         return "somebody has read a row that is not there"
@@ -137,7 +145,7 @@ def test_most_histories_change_leaders_and_acknowledge_values() -> None:
     for seed in range(20):
         log = MemoryLog()
         acknowledged, _ = run_virtually(history(seed, Process, log), Random(seed))
-        changes += sum(row.name == EPOCH for row in log.rows) > 1 and len(acknowledged) > 5
+        changes += sum(row.owner == TERM for row in log.rows) > 1 and len(acknowledged) > 5
     assert changes > 10
 
 

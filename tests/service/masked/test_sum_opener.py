@@ -14,8 +14,8 @@ from offbeat_core.errors import OffbeatError
 from offbeat.cli.main import app
 from offbeat.coordinator.sealed_sums import SealedSums
 from offbeat.service.engine.server_checkpoint import CheckpointWriter
+from offbeat.service.log.sql_log import SqlLog
 from offbeat.service.masked.helper_protocol import HelperRefusedError
-from offbeat.service.store.log_writer import LogWriter
 from tests.service.conftest import LENGTH
 from tests.service.http_client import until
 from tests.service.masked.conftest import InProcessHelper, enrolled_helper, masked_server
@@ -328,20 +328,19 @@ def test_masked_vectors_and_opened_sums_are_deleted_once_a_checkpoint_covers_the
         for client, visit, share in zip(clients, visits, shares, strict=True):
             client.put(visit, share)
         server.served.checkpoint()
-        assert [path.name for path in updates.iterdir()] == ["segment-1"]
         helper.is_reachable = True
         model_of(server)
-        assert sorted(path.name for path in updates.iterdir()) == ["segment-1", "sum-1"]
+        assert sorted(path.name for path in updates.iterdir()) == ["sum-1"]
         server.served.checkpoint()
         assert list(updates.iterdir()) == []
 
 
 def test_the_helper_is_asked_once_the_log_of_the_sum_is_on_disk(server, monkeypatch):
-    commit, receives = LogWriter._commit, []
+    append, receives = SqlLog._append, []
 
-    def slowly(self, batch):
+    def slowly(self, rows, after):
         time.sleep(0.2)
-        commit(self, batch)
+        append(self, rows, after)
 
     def ask(number, records):
         with closing(sqlite3.connect(server.served.folder / "offbeat.sqlite")) as database:
@@ -349,7 +348,7 @@ def test_the_helper_is_asked_once_the_log_of_the_sum_is_on_disk(server, monkeypa
         return opened(number, records)
 
     opened = server.helper.open
-    monkeypatch.setattr(LogWriter, "_commit", slowly)
+    monkeypatch.setattr(SqlLog, "_append", slowly)
     monkeypatch.setattr(server.helper, "open", ask)
     two_shares(server)
     model_of(server)

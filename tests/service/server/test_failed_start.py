@@ -13,20 +13,18 @@ from offbeat_core.errors import OffbeatError
 from sqlalchemy.exc import OperationalError
 
 from offbeat.algorithms import FedAsync
-from offbeat.service.engine import start_up
+from offbeat.service.engine import replay, start_up
 from offbeat.service.server import serving as server_module
 from offbeat.service.store import store as store_module
 from tests.service.conftest import running
 
 STEPS = [
     (store_module, "_close_to_others"),
-    (store_module, "open_database"),
-    (server_module.Store, "audit_head"),
+    (store_module, "open_log"),
     (server_module, "listen"),
-    (start_up, "load_checkpoint"),
-    (start_up, "Disk"),
+    (replay, "load_checkpoint"),
+    (start_up, "_lead"),
     (start_up, "LogWriter"),
-    (start_up, "Segments"),
     (start_up, "Engine"),
     (start_up, "clean_up"),
     (start_up, "_resume_evaluations"),

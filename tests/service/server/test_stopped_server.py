@@ -13,7 +13,6 @@ from offbeat_core.errors import OffbeatError
 from offbeat.algorithms import FedBuff
 from offbeat.service.server import admin
 from offbeat.service.store.backup import back_up
-from offbeat.service.store.database import SCHEMA
 from tests.service.conftest import running
 from tests.service.http_client import ONES
 
@@ -104,7 +103,10 @@ def test_a_broken_folder_is_one_line(folders):
     folder = folders[0]["stopped"]
     with closing(sqlite3.connect(folder / "offbeat.sqlite")) as database:
         database.execute("UPDATE log SET arguments = '{'")
-        database.execute("INSERT INTO log SELECT max(number) + 1, 'accounts', 'enrol', '{', 0, 0, 0, 0, 0, 0 FROM log")
+        columns = "run, number, epoch, owner, name, arguments"
+        database.execute(
+            f"INSERT INTO log ({columns}) SELECT run, max(number) + 1, 1, 'accounts', 'enrol', '{{' FROM log"
+        )
         database.commit()
     for read in (admin.clients, admin.status):
         with pytest.raises(OffbeatError, match=r"is broken .*restore a backup"):
@@ -117,7 +119,8 @@ def test_a_broken_folder_is_one_line(folders):
 def test_a_folder_of_another_form_is_refused(folders):
     folder = folders[0]["stopped"]
     with closing(sqlite3.connect(folder / "offbeat.sqlite")) as database:
-        database.execute(f"PRAGMA user_version = {SCHEMA + 1}")
+        database.execute("UPDATE runs SET form = form + 1")
+        database.commit()
     for read in (admin.clients, admin.status):
         with pytest.raises(OffbeatError, match="holds a run of another version of Offbeat"):
             read(folder)

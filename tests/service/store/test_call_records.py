@@ -1,4 +1,5 @@
 import hashlib
+import json
 import re
 from dataclasses import replace
 
@@ -8,9 +9,10 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms import FedBuff
 from offbeat.coordinator import Coordinator, RecordedCall
-from offbeat.service.store.call_records import DiscardedUpdate, call_of, record_of
+from offbeat.service.log.log import Row
+from offbeat.service.store.call_records import DiscardedUpdate, call_of, entry_of
 from offbeat.service.store.model_files import ModelFiles
-from offbeat.service.updates.update_body import StoredUpdate
+from offbeat.service.updates.update_body import BufferedUpdate, StoredUpdate
 from tests.service.conftest import LAYOUT, LENGTH, PLAN
 
 BODY = b"the bytes of an update"
@@ -33,37 +35,51 @@ def coordinator():
 
 @pytest.fixture
 def update(tmp_path):
-    (tmp_path / "segment-1").write_bytes(b"12345678" + BODY)
-    return StoredUpdate(tmp_path / "segment-1", 8, len(BODY), LENGTH, None, DIGEST)
+    (tmp_path / "0-0-1").write_bytes(BODY)
+    return StoredUpdate(tmp_path / "0-0-1", len(BODY), LENGTH, None, DIGEST)
 
 
-def test_a_call_comes_back_from_its_record(coordinator, models, update, tmp_path):
-    for call in (
-        RecordedCall("drop", {"now": 2.0, "client": 0, "visit": 0}),
-        RecordedCall("receive", {**ARGUMENTS, "vector": update, "base": None}),
-        RecordedCall("receive", {**ARGUMENTS, "vector": DiscardedUpdate(DIGEST), "base": None}),
-        RecordedCall("receive", {**ARGUMENTS, "vector": DiscardedUpdate(DIGEST), "base": None, "share": b"\x00\xff"}),
-        RecordedCall(
-            "receive", {**ARGUMENTS, "vector": replace(update, is_masked=True), "base": None, "share": b"record"}
-        ),
-        RecordedCall("reveal", {"now": 2.0, "opened": replace(update, is_masked=True)}),
+def row_of(call, outcome=None):
+    change, belongings = entry_of(call, outcome)
+    return Row(7, 1, change.owner, change.name, json.dumps(change.arguments), **belongings)
+
+
+def test_a_call_comes_back_from_its_row(coordinator, models, update, tmp_path):
+    small = BufferedUpdate(BODY, LENGTH, None, DIGEST)
+    received = {**ARGUMENTS, "base": None}
+    for call, outcome in (
+        (RecordedCall("drop", {"now": 2.0, "client": 0, "visit": 0}), None),
+        (RecordedCall("receive", {**received, "vector": update}), [True, 0]),
+        (RecordedCall("receive", {**received, "vector": small}), [True, 0]),
+        (RecordedCall("receive", {**received, "vector": DiscardedUpdate(DIGEST)}), [False, 0]),
+        (RecordedCall("receive", {**received, "vector": DiscardedUpdate(DIGEST), "share": b"\x00\xff"}), [False, 0]),
+        (RecordedCall("receive", {**received, "vector": replace(update, is_masked=True), "share": b"s"}), [True, 0]),
+        (RecordedCall("receive", {**received, "vector": replace(small, is_masked=True), "share": b"s"}), [True, 0]),
+        (RecordedCall("reveal", {"now": 2.0, "opened": replace(update, is_masked=True)}), None),
     ):
-        record = record_of(call, 7)
-        assert record.number == 7
-        assert not re.search("vector|opened", record.row()["arguments"])
-        assert call_of(record, coordinator, tmp_path, models) == call
+        row = row_of(call, outcome)
+        assert not re.search("vector|opened", row.arguments)
+        assert call_of(row, coordinator, tmp_path, models) == call
 
 
 @pytest.mark.parametrize("spoil", ["change", "cut", "delete"])
-def test_an_update_that_differs_from_the_record_is_refused(spoil, coordinator, models, update, tmp_path):
-    record = record_of(RecordedCall("receive", {**ARGUMENTS, "vector": update, "base": None}), 7)
+def test_a_large_update_that_differs_from_its_row_is_refused(spoil, coordinator, models, update, tmp_path):
+    row = row_of(RecordedCall("receive", {**ARGUMENTS, "vector": update, "base": None}), [True, 0])
     data = update.path.read_bytes()
     if spoil == "delete":
         update.path.unlink()
     else:
         update.path.write_bytes(data[:-1] + (b"!" if spoil == "change" else b""))
-    with pytest.raises(OffbeatError, match=r"segment-1 is broken: .* record 7; restore a backup"):
-        call_of(record, coordinator, tmp_path, models)
+    with pytest.raises(OffbeatError, match=r"0-0-1 is broken: .* row 7; restore a backup"):
+        call_of(row, coordinator, tmp_path, models)
+
+
+@pytest.mark.parametrize("body", [b"another", None])
+def test_a_small_update_that_differs_from_its_row_or_is_gone_is_refused(body, coordinator, models, tmp_path):
+    small = BufferedUpdate(BODY, LENGTH, None, DIGEST)
+    row = replace(row_of(RecordedCall("receive", {**ARGUMENTS, "vector": small}), [True, 0]), body=body)
+    with pytest.raises(OffbeatError, match=r"is broken: .* row 7; restore a backup"):
+        call_of(row, coordinator, tmp_path, models)
 
 
 def test_a_discarded_update_is_never_read():

@@ -1,52 +1,50 @@
-"""Counts of visits from records of the log, beside a plain account of each visit."""
+"""Counts of visits from rows of the log, beside a plain account of each visit."""
 
 import json
 import random
 
 from offbeat.service.store.client_tally import ClientTally
-from offbeat.service.store.database import LogRecord
 
 CLIENTS = 5
 
 
 def history(seed, length):
-    """Return records, and for each client its visits: what became of each, and the staleness of those that counted."""
-    numbers, records = random.Random(seed), []
+    """Return calls, and for each client its visits: what became of each, and the staleness of those that counted."""
+    numbers, calls = random.Random(seed), []
     visits = {client: [] for client in range(CLIENTS)}
-    while len(records) < length:
+    while len(calls) < length:
         client = numbers.randrange(CLIENTS)
         last = visits[client][-1][0] if visits[client] else "none"
-        is_open, number = last in ("working", "late"), len(records) + 1
+        is_open = last in ("working", "late")
         match numbers.choice(["assign", "receive", "offer", "drop", "lapse", "renew", "finish"]):
             case "assign":
                 if is_open:
                     visits[client][-1] = ("lost", None)
                 visits[client].append(("working", None))
-                records.append(LogRecord(number, "assign", {"now": 0.0, "clients": [client]}))
+                calls.append(("assign", {"clients": [client]}))
             case "receive" if is_open:
                 counts, staleness = numbers.random() < 0.7, numbers.randrange(9)
                 visits[client][-1] = ("counted", staleness) if counts else ("refused", None)
-                arguments = {"now": 0.0, "client": client, "visit": len(visits[client]) - 1}
-                records.append(LogRecord(number, "receive", arguments, "segment-1", outcome=[counts, staleness]))
+                calls.append(("receive", {"client": client, "outcome": [counts, staleness]}))
             case "offer" if is_open:
                 visits[client][-1] = ("refused", None)
-                records.append(LogRecord(number, "offer", {"now": 0.0, "client": client, "visit": 0}))
+                calls.append(("offer", {"client": client}))
             case "drop" if last == "working":
                 visits[client][-1] = ("late", None)
-                records.append(LogRecord(number, "drop", {"now": 0.0, "client": client, "visit": 0}))
+                calls.append(("drop", {"client": client}))
             case "lapse":
                 late = [other for other, all_of in visits.items() if all_of and all_of[-1][0] == "working"]
                 for other in late:
                     visits[other][-1] = ("late", None)
-                records.append(LogRecord(number, "lapse", {"now": 0.0}, outcome=late))
+                calls.append(("lapse", {"outcome": late}))
             case "finish" if numbers.random() < 0.3:
                 for all_of in visits.values():
                     if all_of and all_of[-1][0] in ("working", "late"):
                         all_of[-1] = ("lost", None)
-                records.append(LogRecord(number, "finish", {"now": 0.0}))
+                calls.append(("finish", {}))
             case _:
                 pass
-    return records, visits
+    return calls, visits
 
 
 def check(tally, visits):
@@ -65,22 +63,22 @@ def check(tally, visits):
 
 def test_every_history_is_counted():
     for seed in range(50):
-        records, visits = history(seed, 60)
+        calls, visits = history(seed, 60)
         tally = ClientTally()
-        for record in records:
-            tally.note(record)
+        for call in calls:
+            tally.note(*call)
         check(tally, visits)
 
 
 def test_counts_go_on_wherever_they_were_saved():
     for seed in range(10):
-        records, visits = history(seed, 40)
+        calls, visits = history(seed, 40)
         tally = ClientTally(clock=lambda: 9.5)
         tally.see(3)
-        for record in records[: 4 * seed]:
-            tally.note(record)
+        for call in calls[: 4 * seed]:
+            tally.note(*call)
         again = ClientTally(json.loads(json.dumps(tally.state_dict())))
-        for record in records[4 * seed :]:
-            again.note(record)
+        for call in calls[4 * seed :]:
+            again.note(*call)
         check(again, visits)
         assert (again[3].last_seen, again[4].last_seen) == (9.5, None)

@@ -10,7 +10,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat.algorithms import FedBuff
 from offbeat.service.store.disk import Disk, Reserve, is_temporary
 from offbeat.service.store.model_files import ModelFiles
-from offbeat.service.updates.update_body import StoredUpdate
+from offbeat.service.updates.update_body import BufferedUpdate
 from tests.service.conftest import LENGTH, body_of, running
 from tests.service.http_client import kind_of, until
 
@@ -120,7 +120,7 @@ def test_an_update_that_cannot_be_read_ends_the_server_in_one_line(tmp_path, mon
         with running(tmp_path / "server", lambda: FedBuff(buffer_size=1, concurrency=1)) as server:
             peer = server.enrol()
             visit = peer.check_in()
-            failing_once(monkeypatch, StoredUpdate, "resolve", BROKEN)
+            failing_once(monkeypatch, BufferedUpdate, "resolve", BROKEN)
             assert peer.put(visit, body_of(ONES)).status_code == 200
             assert kind_of(peer.http.post("/v1/checkin", json={}), 503) == "stopping"
             until(lambda: not server.service.is_ready)
@@ -131,7 +131,7 @@ def test_an_update_that_cannot_be_read_ends_the_server_in_one_line(tmp_path, mon
         assert server.service.engine.coordinator.statistics.counted == 1
 
 
-@pytest.mark.parametrize(("holder", "name"), [(StoredUpdate, "resolve"), (ModelFiles, "write")])
+@pytest.mark.parametrize(("holder", "name"), [(BufferedUpdate, "resolve"), (ModelFiles, "write")])
 def test_a_version_for_which_a_descriptor_is_missing_is_made_later(holder, name, working, monkeypatch):
     _, peer, visit = working
     assert peer.put(visit, body_of(ONES)).status_code == 200
@@ -147,8 +147,9 @@ def test_a_version_for_which_a_descriptor_is_missing_is_made_later(holder, name,
 def test_a_full_disk_shows_in_readyz_until_the_reserve_is_back(working, monkeypatch):
     server, peer, visit = working
     assert (server.folder / "reserve").exists()
-    failing_once(monkeypatch, os, "pwrite", FULL)
-    assert kind_of(peer.put(visit, body_of(ONES)), 503) == "no-space"
+    failing_once(monkeypatch, os, "pwritev", FULL)
+    body = body_of(ONES)
+    assert kind_of(peer.put(visit, body[:10], head=peer.head(visit, body)), 503) == "no-space"  # as of a large one
     ready = peer.http.get("/readyz")
     assert (ready.status_code, ready.text) == (503, "No space left on device\n")
     until(lambda: peer.http.get("/readyz").status_code == 200)

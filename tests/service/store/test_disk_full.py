@@ -18,13 +18,13 @@ from tests.e2e.server_process import Launcher, Server, until
 from tests.service.conftest import Peer, body_of
 from tests.service.http_client import check_log, kind_of
 
-LENGTH = 2000
+LENGTH = 14_000  # the update is small enough for the log
 FEDBUFF = "algorithm = 'fedbuff'\nbuffer_size = 3\nconcurrency = 8"
-IN_A_NAMESPACE = 'mount -t tmpfs -o size=2m tmpfs server || exit 77; exec "$@"'
+IN_A_NAMESPACE = 'mount -t tmpfs -o size=24m tmpfs server || exit 77; exec "$@"'
 
 
 class SmallDisk(Launcher):
-    """Starts servers whose folder ``server`` is a disk of 2 MB, which only they see."""
+    """Starts servers whose folder ``server`` is a disk of 24 MB, which only they see."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -153,8 +153,8 @@ def test_a_disk_that_the_server_has_filled_itself_recovers(small_disk: SmallDisk
         for peer in peers:
             stack.enter_context(closing(peer.http))
         refused = counted = 0
-        # Each update and each version takes 8 kB of the disk's 2 MB, and no checkpoint is due.
-        for number in range(250):
+        # Each update and each version takes 56 kB of the disk's 24 MB, and no checkpoint is due.
+        for number in range(300):
             peer = peers[number % 3]
             answer = peer.http.post("/v1/checkin", json={})
             if answer.status_code == 200:

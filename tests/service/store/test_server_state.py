@@ -5,7 +5,8 @@ import json
 import pytest
 from offbeat_core.errors import OffbeatError
 
-from offbeat.service.store.database import LogRecord
+from offbeat.service.audit.verification import LogHead
+from offbeat.service.log.log import Row
 from offbeat.service.store.server_state import RunState, ServerState, check_config
 
 
@@ -52,25 +53,30 @@ def test_the_run_is_paused_resumed_and_extended():
         state.apply("stop", {})
 
 
-def test_each_record_changes_the_part_that_owns_it_also_after_a_checkpoint():
-    records = [
-        LogRecord(1, "begin", {"run": "1f", "config": config(10)}, owner="run"),
-        LogRecord(2, "make_token", {"token": "a", "kind": "enrolment", "uses": 1, "expires": None, "name": ""},
-                  owner="accounts"),
-        LogRecord(3, "enrol", {"client": 0, "name": "ward", "at": 5.0, "token": "b", "expires": 9.0, "examples": None,
-                               "by": "a"}, owner="accounts"),
-        LogRecord(4, "assign", {"clients": [0], "now": 1.0}),
-        LogRecord(5, "begin", {"version": 1, "clients": [0]}, owner="evaluations"),
-        LogRecord(6, "receive", {"client": 0, "visit": 0, "now": 2.0}, outcome=[True, 3]),
+def test_each_row_changes_the_part_that_owns_it_also_after_a_checkpoint():
+    changes = [
+        ("run", "begin", {"run": "1f", "config": config(10)}),
+        ("accounts", "make_token", {"token": "a", "kind": "enrolment", "uses": 1, "expires": None, "name": ""}),
+        ("accounts", "enrol", {"client": 0, "name": "ward", "at": 5.0, "token": "b", "expires": 9.0, "examples": None,
+                               "by": "a"}),
+        ("coordinator", "assign", {"clients": [0], "now": 1.0}),
+        ("evaluations", "begin", {"version": 1, "clients": [0]}),
+        ("coordinator", "receive", {"client": 0, "visit": 0, "now": 2.0, "outcome": [True, 3]}),
     ]  # fmt: skip
-    for saved in range(len(records) + 1):
+    heads = [f"{number:064x}" if number % 2 else None for number in range(len(changes))]
+    rows = [
+        Row(number, 1, owner, name, json.dumps(values), head=head)
+        for number, ((owner, name, values), head) in enumerate(zip(changes, heads, strict=True), start=1)
+    ]
+    for saved in range(len(rows) + 1):
         state = ServerState()
-        for record in records[:saved]:
-            state.apply(record)
+        for row in rows[:saved]:
+            state.apply(row, row.values)
         state = ServerState(json.loads(json.dumps(state.state_dict())))
-        for record in records[saved:]:
-            state.apply(record)
+        for row in rows[saved:]:
+            state.apply(row, row.values)
         assert state.run.run_id == "1f"
         assert state.registry.accounts["a"].uses == 0
         assert state.registry.sites[0].name == "ward"
         assert (state.tally[0].counted, state.tally[0].staleness_sum) == (1, 3)
+        assert state.audit_head == LogHead(3, heads[5])

@@ -3,11 +3,9 @@ import stat
 import threading
 
 import pytest
-import sqlalchemy as sa
 from filelock import FileLock
 from offbeat_core.errors import OffbeatError
 
-from offbeat.service.store.database import LogRecord, log
 from offbeat.service.store.store import Store
 
 
@@ -40,20 +38,6 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OffbeatError, match=r"cannot use the folder .*file"):
         Store(tmp_path / "file")
-
-
-def test_records_are_read_in_order(store):
-    records = [LogRecord(number, "drop", {"client": number}) for number in (1, 2, 3)]
-    assert not store.has_calls()
-    with store.database.begin() as connection:
-        connection.execute(sa.insert(log), [record.row() for record in reversed(records)])
-    assert list(store.records(0)) == records
-    assert list(store.records(2)) == records[2:]
-    assert store.has_calls()
-    with store.database.begin() as connection:
-        connection.execute(sa.update(log).values(arguments="{"))
-    with pytest.raises(OffbeatError, match=r"is broken .*restore a backup"):
-        list(store.records(0))
 
 
 @pytest.mark.skipif(os.name == "nt", reason="has other permissions")

@@ -29,15 +29,13 @@ Store = Callable[..., StoredUpdate]
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Return a function that puts a body into a file, between others."""
+    """Return a function that puts a body into a file."""
 
-    def put(
-        body: bytes, compression: Compression | None = None, *, offset: int = 8, length: int = LENGTH
-    ) -> StoredUpdate:
+    def put(body: bytes, compression: Compression | None = None, *, length: int = LENGTH) -> StoredUpdate:
         path = tmp_path / "body"
         path.unlink(missing_ok=True)  # another vector may still be mapped from it
-        path.write_bytes(b"x" * offset + body + b"y" * 10)
-        return StoredUpdate(path, offset, len(body), length, compression, "")
+        path.write_bytes(body)
+        return StoredUpdate(path, len(body), length, compression, "")
 
     return put
 

@@ -31,13 +31,15 @@ from tests.service.updates.conftest import (
 
 
 @pytest.mark.parametrize("mapped", [0, 2**20])
-@pytest.mark.parametrize("offset", [0, 1, 2, 8])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("padding", [0, 1, 2, 8])  # so that the entries are not aligned
+@pytest.mark.parametrize(("kind", "dtype"), [("F32", torch.float32), ("BF16", torch.bfloat16)])
 def test_a_dense_update_comes_back(
-    store: Store, dtype: torch.dtype, offset: int, mapped: int, monkeypatch: pytest.MonkeyPatch
+    store: Store, kind: str, dtype: torch.dtype, padding: int, mapped: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(update_body, "_MAPPED", mapped)
-    stored = store(body_of(VECTOR.to(dtype)), offset=offset)
+    header = json.dumps({"update": info(kind, data_offsets=[0, dtype.itemsize * LENGTH])}).encode()
+    data = VECTOR.to(dtype).view(torch.uint8).numpy().tobytes()
+    stored = store(safetensors_file(header + b" " * padding, data))
     check_body(stored, None)
     vector = stored.resolve()
     assert vector.dtype == torch.float32
@@ -108,7 +110,7 @@ def test_a_large_body_is_checked_in_little_memory(tmp_path: Path) -> None:
     with path.open("r+b") as file:
         file.truncate(size)
     tracemalloc.start()
-    check_body(StoredUpdate(path, 0, size, length, None, ""), 1.0)
+    check_body(StoredUpdate(path, size, length, None, ""), 1.0)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 16e6
@@ -117,14 +119,14 @@ def test_a_large_body_is_checked_in_little_memory(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_body_in_memory_is_checked_too(dtype: torch.dtype) -> None:
     body = bytearray(body_of(VECTOR.to(dtype)))
-    check_body(BufferedUpdate(body, LENGTH, None), 100.0)
+    check_body(BufferedUpdate(body, LENGTH, None, ""), 100.0)
     with pytest.raises(Refusal, match="norm"):
-        check_body(BufferedUpdate(body, LENGTH, None), 1e-3)
+        check_body(BufferedUpdate(body, LENGTH, None, ""), 1e-3)
 
 
 def test_a_header_is_parsed_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = store(GOOD)
-    check_body(BufferedUpdate(bytearray(GOOD), LENGTH, None), None)
+    check_body(BufferedUpdate(bytearray(GOOD), LENGTH, None, ""), None)
     monkeypatch.delattr(update_body, "_tensor_info")
     assert torch.equal(stored.resolve(), VECTOR)
     with pytest.raises(NameError):
@@ -267,7 +269,7 @@ def test_a_file_that_is_gone_or_short_is_not_the_clients_fault(store: Store) -> 
 def test_a_file_that_was_cut_short_is_an_error_of_the_disk(tmp_path: Path, length: int) -> None:
     path, body = tmp_path / "update", body_of(torch.ones(length))
     path.write_bytes(body[:-1])
-    stored = StoredUpdate(path, 0, len(body), length, None, "")
+    stored = StoredUpdate(path, len(body), length, None, "")
     with pytest.raises(OSError, match=f"update ends before byte {len(body)}"):
         stored.resolve()
     with pytest.raises(OSError, match="update ends before byte"):

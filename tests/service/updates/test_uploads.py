@@ -10,7 +10,6 @@ import time
 import pytest
 
 from offbeat.service.refusal import Refusal
-from offbeat.service.store.segments import Segments
 from offbeat.service.updates import growing_file
 from offbeat.service.updates.uploads import Uploads, clean_up
 from tests.service.conftest import body_of, running
@@ -22,13 +21,6 @@ def uploads(tmp_path):
     for name in ("updates", "partial"):
         (tmp_path / name).mkdir()
     return Uploads(tmp_path, budget=100, patience_seconds=0.5)
-
-
-@pytest.fixture
-def segments(uploads, tmp_path):
-    made = Segments(tmp_path / "updates")
-    yield made
-    made.close()
 
 
 def sha256(body):
@@ -175,13 +167,13 @@ def test_all_uploads_share_a_budget_and_each_client_has_a_limit(uploads):
     assert refused(uploads.read(5, 2, sent(b"abc"))) == "malformed-request"
 
 
-def test_a_complete_body_outlives_a_restart(tmp_path, uploads, segments):
+def test_a_complete_body_outlives_a_restart(tmp_path, uploads):
     asyncio.run(uploads.write(3, 1, 0, 3, sent(b"abc")))
-    known = segments.append(b"known")[0].path.name
-    for name in ("notes", "sum-1", "sum-2"):
+    known = "4-0-1"
+    for name in (known, "notes", "sum-1", "sum-2"):
         (tmp_path / "updates" / name).touch()
     clean_up(tmp_path, {known, "sum-2"})
-    assert sorted(path.name for path in (tmp_path / "updates").iterdir()) == ["notes", known, "sum-2"]
+    assert sorted(path.name for path in (tmp_path / "updates").iterdir()) == [known, "notes", "sum-2"]
     assert uploads.offset(3, 1) == 3
     clean_up(tmp_path, set())
     assert [path.name for path in (tmp_path / "updates").iterdir()] == ["notes"]

@@ -10,9 +10,9 @@ from offbeat.service.accounts.declared_examples import DeclaredExamples
 from offbeat.service.accounts.issued_tokens import IN_FOLDER, PREFIXES, IssuedTokens, token_id
 from offbeat.service.accounts.registry import OWNER, Account, Kind, Registry, Site
 from offbeat.service.audit.audit_log import AuditLog
+from offbeat.service.log.log import Change
+from offbeat.service.log.log_writer import LogWriter
 from offbeat.service.refusal import Refusal
-from offbeat.service.store.database import Change
-from offbeat.service.store.log_writer import LogWriter
 
 _REMEDIES: dict[Kind, str] = {
     "enrolment": "ask for a new enrolment token",

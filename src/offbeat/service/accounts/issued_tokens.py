@@ -7,10 +7,10 @@ from offbeat_core.tokens import new_token, token_hash
 
 from offbeat.service.accounts.registry import OWNER, Kind, Registry
 from offbeat.service.audit.audit_log import AuditLog
+from offbeat.service.log.log import Change
+from offbeat.service.log.log_writer import LogWriter
 from offbeat.service.refusal import Refusal
 from offbeat.service.server_messages import ListedToken
-from offbeat.service.store.database import Change
-from offbeat.service.store.log_writer import LogWriter
 
 PREFIXES: dict[Kind, str] = {"enrolment": "obe_", "client": "obc_", "admin": "oba_"}
 """The beginning of each kind of token."""

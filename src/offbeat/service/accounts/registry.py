@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 OWNER = "accounts"
-"""The owner of the log's records that change the registry."""
+"""The owner of the log's rows that change the registry."""
 
 Kind = Literal["enrolment", "client", "admin"]
 State = Literal["valid", "expired", "used up", "revoked"]
@@ -47,7 +47,7 @@ class Site:
 class Registry:
     """All clients, and all tokens by their hashes.
 
-    It changes by ``apply`` alone, with the records of the log in their order, also when a server starts again.
+    It changes by ``apply`` alone, with the rows of the log in their order, also when a server starts again.
     ``sites`` are by client, ``accounts`` by the token's SHA-256.
     """
 
@@ -83,7 +83,7 @@ class Registry:
         }
 
     def apply(self, name: str, values: Mapping[str, Any]) -> None:
-        """Make a change; its values are those of the log's record of this name."""
+        """Make a change; its values are those of the log's row of this name."""
         match name:
             case "enrol":
                 self._enrol(**values)

@@ -13,15 +13,16 @@ from typing import Any
 from offbeat_core.serving.console_log import event
 
 from offbeat.service.audit.verification import LogHead, entry_text
+from offbeat.service.log.log import Change
+from offbeat.service.log.log_writer import LogWriter
 from offbeat.service.server_settings import ServerSettings, ServiceSettings
-from offbeat.service.store.database import Change
-from offbeat.service.store.log_writer import LogWriter
+from offbeat.service.store.server_state import ServerState
 
 COUNT_SECONDS = 600.0
 """Events that anybody can cause are counted for so long, and then make one entry."""
 
 OWNER = "audit"
-"""The owner of the log's records that only report something."""
+"""The owner of the log's rows that only report something."""
 
 acting: ContextVar[str | None] = ContextVar("acting", default=None)
 """The id of the admin token behind the request, which goes into each entry."""
@@ -30,12 +31,13 @@ acting: ContextVar[str | None] = ContextVar("acting", default=None)
 class AuditLog:
     """The entries of a server's audit log, for the event loop.
 
-    Each is in the log's record of the change that it reports. ``head`` is that of the entries that are on disk, at
-    first of those of earlier servers.
+    Each is in the log's row of the change that it reports. ``head`` is that of the entries that are on disk, at first
+    of those of earlier servers.
     """
 
-    def __init__(self, log_writer: LogWriter, head: LogHead, clock: Callable[[], float] = time.time) -> None:
-        self.head = self._entered = head
+    def __init__(self, log_writer: LogWriter, state: ServerState, clock: Callable[[], float] = time.time) -> None:
+        self.head = state.audit_head
+        self._state = state
         self._log_writer = log_writer
         self._clock = clock
         self._counts: dict[str, Counter[str]] = {}  # by the kind of entry
@@ -45,9 +47,9 @@ class AuditLog:
         if (token := acting.get()) is not None:
             facts["by"] = token
         at = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="seconds")
-        text = entry_text(self._entered.number + 1, at, kind, facts)
-        head = self._entered = self._entered.after(text)
-        self._log_writer.enter(change or Change(OWNER, "report", {}), text, head.digest)
+        text = entry_text(self._state.audit_head.number + 1, at, kind, facts)
+        head = self._state.audit_head = self._state.audit_head.after(text)
+        self._log_writer.enter(change or Change(OWNER, "report", {}), entry=text, head=head.digest)
         self._log_writer.run_once_durable(lambda: self._set_head(head))
         event(kind, **facts)
 

@@ -11,13 +11,13 @@ from offbeat_core.serving.console_log import event
 
 from offbeat.client_metrics import ClientResult
 from offbeat.service.client_evaluation.evaluation_round import EvaluationRound, RoundSummary
+from offbeat.service.log.log import Change, Row
+from offbeat.service.log.log_writer import LogWriter
 from offbeat.service.refusal import Refusal
-from offbeat.service.store.database import Change, LogRecord
-from offbeat.service.store.log_writer import LogWriter
 from offbeat.uniform_numbers import choose_clients
 
 OWNER = "evaluations"
-"""The owner of the log's records of evaluations by clients."""
+"""The owner of the log's rows of evaluations by clients."""
 
 FILE = "client_evaluations.jsonl"
 
@@ -44,7 +44,7 @@ class ClientEvaluations:
     Args:
         settings: How clients evaluate.
         folder: For the file of all rounds that are over.
-        records: The log's records of earlier servers' evaluations.
+        rows: The log's rows of earlier servers' evaluations.
         log_writer: Writes to the log.
         clients: Number of clients N.
         is_at_work: Whether a client has a slot in the run, which is not over.
@@ -58,7 +58,7 @@ class ClientEvaluations:
         self,
         settings: ClientEvaluationSettings,
         folder: Path,
-        records: Iterable[LogRecord],
+        rows: Iterable[Row],
         log_writer: LogWriter,
         *,
         clients: int,
@@ -77,7 +77,7 @@ class ClientEvaluations:
         self._heard: dict[int, float] = {}  # when each client that can evaluate was heard from
         self._round: EvaluationRound | None = None
         self._ends = 0.0
-        self._load(records)
+        self._load(rows)
 
     @property
     def needed_versions(self) -> set[int]:
@@ -185,10 +185,10 @@ class ClientEvaluations:
         except OSError as error:  # which must not keep clients from their work; a restart writes the line
             event("evaluation_failed", version=current.version, problem=error.strerror)
 
-    def _load(self, records: Iterable[LogRecord]) -> None:
+    def _load(self, rows: Iterable[Row]) -> None:
         """Load all rounds, and write those that are over to the file again."""
         lines: list[str] = []
-        for current in _rounds(records):
+        for current in _rounds(rows):
             self._round = current
             if current.asked:
                 self._ends = self._now() + self._settings.wait_seconds
@@ -200,18 +200,18 @@ class ClientEvaluations:
             write_durably(self._path, "".join(lines).encode())
 
 
-def _rounds(records: Iterable[LogRecord]) -> Iterator[EvaluationRound]:
-    """Yield the rounds that the log's records make; the last one may go on."""
+def _rounds(rows: Iterable[Row]) -> Iterator[EvaluationRound]:
+    """Yield the rounds that the log's rows make; the last one may go on."""
     current: EvaluationRound | None = None
-    for record in records:
-        values = record.arguments
-        if record.name == "begin":
+    for row in rows:
+        values = row.values
+        if row.name == "begin":
             if current is not None:
                 yield current
             current = EvaluationRound(values["version"], values["clients"])
         elif current is None:
-            raise ValueError(f"no evaluation has begun before the log's record {record.number}")
-        elif record.name == "answer":
+            raise ValueError(f"no evaluation has begun before the log's row {row.number}")
+        elif row.name == "answer":
             current.answer(ClientResult(values["client"], values["examples"], values["metrics"]))
         else:
             current.skip(values["clients"])

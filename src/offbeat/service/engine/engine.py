@@ -4,7 +4,7 @@ An upload, from its last byte to its receipt:
 
 1. The body is checked; a large one is synced in its own file.
 2. With the lock held, the coordinator receives the update, the call goes to the log, and new work is assigned.
-3. The log writer's thread syncs the segment of a small body and commits the log's record.
+3. The log writer appends the log's row, with a small body.
 4. The receipt is sent.
 """
 
@@ -21,12 +21,11 @@ from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.engine.update_intake import UpdateIntake, known_visit
 from offbeat.service.engine.version_publisher import VersionPublisher
 from offbeat.service.engine.waiting_clients import WaitingClients, WorkFuture
+from offbeat.service.log.log_writer import LogWriter
 from offbeat.service.masked.masked_shares import MaskedShares
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.disk import Disk
-from offbeat.service.store.log_writer import LogWriter
 from offbeat.service.store.model_files import ModelFiles
-from offbeat.service.store.segments import Segments
 from offbeat.service.store.server_state import ServerState
 from offbeat.service.updates.update_body import Body
 from offbeat.service.updates.update_header import Header
@@ -58,7 +57,6 @@ class Engine:
         run: LiveRun,
         log_writer: LogWriter,
         models: ModelFiles,
-        segments: Segments,
         disk: Disk,
         history: UploadHistory,
         state: ServerState,
@@ -74,13 +72,12 @@ class Engine:
         self.tally = state.tally
         self.lock = asyncio.Lock()
         self.waiting = WaitingClients()
-        self.calls = CallRecorder(run, log_writer, segments, self.tally)
+        self.calls = CallRecorder(run, log_writer, self.tally)
         self.publisher = VersionPublisher(run.coordinator, models, log_writer, disk)
         self.shares = shares
         self.has_sealed = asyncio.Event()
         self.must_assign = False
-        self._intake = UpdateIntake(run, models, segments, history.digests, shares)
-        self._segments = segments
+        self._intake = UpdateIntake(run, models, history.digests, shares)
         self._is_stopping = False
 
     @property
@@ -161,7 +158,7 @@ class Engine:
     ) -> tuple[Receipt | Unknown, Assignment | None]:
         """Take in a checked update; return its receipt, and the client's next visit.
 
-        A small body is in memory and is stored if it counts; a large one is on disk.
+        A small body is in memory; a large one is on disk.
 
         Raises:
             Refusal: The update would count but is malformed, or another one was received for the visit.
@@ -290,4 +287,3 @@ class Engine:
         """Write the rest of the log, and end all threads."""
         await self.log_writer.close()
         self.publisher.close()
-        self._segments.close()

@@ -5,8 +5,8 @@ from typing import Any
 
 from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.engine.engine import Engine
+from offbeat.service.log.log import RUN, Change
 from offbeat.service.refusal import Refusal
-from offbeat.service.store.database import RUN, Change
 
 
 class RunControl:

@@ -13,6 +13,7 @@ from offbeat.algorithms.components.component import prefixed, under
 from offbeat.coordinator import Coordinator
 from offbeat.service.engine.engine import Engine
 from offbeat.service.live.run_history import RunHistory
+from offbeat.service.log.sql_log import is_rare
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.database import numbers_of
 from offbeat.service.store.server_state import ServerState
@@ -20,7 +21,7 @@ from offbeat.service.store.store import Store
 from offbeat.service.updates.upload_history import UploadHistory, load_history
 from offbeat.tensor_file import read_checkpoint, write_checkpoint
 
-_LOG_BYTES = 2**17  # of the reserve, for the log beside a checkpoint and a model
+_LOG_BYTES = 2**23  # of the reserve, beside a checkpoint and a model: to empty the write-ahead log takes its size again
 _MAX_SHARE = 0.05  # of the time that goes into checkpoints
 _LOOK_SECONDS = 0.5  # between two looks whether a checkpoint is due
 
@@ -44,7 +45,7 @@ class CheckpointWriter:
         """Write a checkpoint; ``OSError`` or ``Refusal`` if the disk is full."""
         engine = self._engine
         async with engine.lock:
-            number, now = engine.log_writer.number, engine.run.now
+            number, epoch, now = engine.log_writer.number, engine.log_writer.epoch, engine.run.now
             coordinator = await engine.publisher.aggregate(engine.coordinator.state_dict)
             versions = _needed_versions(engine)
             await engine.publisher.publish()
@@ -55,6 +56,7 @@ class CheckpointWriter:
         path = _path(self._folder, number)
         state = {
             **prefixed("coordinator", coordinator),
+            "epoch": epoch,
             "now": now,
             "server": server,
             **history,
@@ -64,6 +66,7 @@ class CheckpointWriter:
         await asyncio.to_thread(self._write, path, state, models)
         async with engine.lock:
             self._delete_covered(number, versions)
+        await engine.log_writer.forget_bodies(number)
         self.reserve_size = path.stat().st_size + engine.models.path(max(versions)).stat().st_size + _LOG_BYTES
         if engine.disk.problem is None:
             await asyncio.to_thread(engine.disk.keep_reserve, self.reserve_size)
@@ -76,7 +79,7 @@ class CheckpointWriter:
             write_checkpoint(path, state)
 
     def _delete_covered(self, number: int, versions: set[int]) -> None:
-        """Delete the files that only records up to ``number`` need, under the lock."""
+        """Delete the files that only rows up to ``number`` need, under the lock."""
         engine = self._engine
         # The coordinator's newest version may have no file yet.
         published = max(engine.models.versions())
@@ -97,7 +100,8 @@ def _needed_versions(engine: Engine) -> set[int]:
 class LoadedCheckpoint(NamedTuple):
     """The server's state at its last checkpoint, but for the coordinator's."""
 
-    number: int  # of the last record that the checkpoint covers
+    number: int  # of the last row that the checkpoint covers
+    epoch: int  # of that row
     now: float  # seconds that the run had taken
     state: ServerState
     history: UploadHistory
@@ -109,9 +113,9 @@ def load_checkpoint(store: Store, coordinator: Coordinator) -> LoadedCheckpoint:
     """Load the last checkpoint into a coordinator; return the rest of it."""
     numbers = numbers_of(store.folder / "checkpoints")
     if not numbers:
-        if store.has_calls():
+        if store.log.read_now(~is_rare, 1):
             raise OffbeatError(f"{store.folder} is broken: there is no checkpoint; restore a backup")
-        return LoadedCheckpoint(0, 0.0, ServerState(), load_history(coordinator.clients), RunHistory(), [])
+        return LoadedCheckpoint(0, 0, 0.0, ServerState(), load_history(coordinator.clients), RunHistory(), [])
     path = _path(store.folder, max(numbers))
     try:
         state = read_checkpoint(path)
@@ -121,7 +125,7 @@ def load_checkpoint(store: Store, coordinator: Coordinator) -> LoadedCheckpoint:
     history = load_history(coordinator.clients, state)
     run_history = RunHistory(state["run_history"])
     server = ServerState(state["server"])
-    return LoadedCheckpoint(max(numbers), state["now"], server, history, run_history, state["versions"])
+    return LoadedCheckpoint(max(numbers), state["epoch"], state["now"], server, history, run_history, state["versions"])
 
 
 def _path(folder: Path, number: int) -> Path:
@@ -161,8 +165,8 @@ class CheckpointSchedule:
     async def _try_to_end_pause(self) -> None:
         engine = self._engine
         # The write-ahead log is part of what fills the disk. To empty it takes space, so the reserve is kept after it.
-        engine.log_writer.truncate()
         with suppress(Refusal):  # then the next look finds a log that is blocked
+            await engine.log_writer.tidy()
             await engine.log_writer.wait_until_durable(on_reserve=True)
             await asyncio.to_thread(engine.disk.keep_reserve, self._checkpoints.reserve_size)
 

@@ -1,11 +1,12 @@
-"""The start of an engine: the last checkpoint, and the log's records after it."""
+"""The start of an engine: the last checkpoint, the log's later rows, the lead."""
 
+import json
 import secrets
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from typing import Any
 
 from offbeat_core.errors import OffbeatError
-from offbeat_private.masks.envelope import parse
 
 from offbeat.coordinator import Coordinator
 from offbeat.service.client_evaluation.client_evaluations import OWNER as EVALUATIONS
@@ -13,19 +14,17 @@ from offbeat.service.client_evaluation.client_evaluations import ClientEvaluatio
 from offbeat.service.engine.engine import Engine
 from offbeat.service.engine.evaluation_queue import delete_links
 from offbeat.service.engine.live_run import LiveRun
-from offbeat.service.engine.server_checkpoint import CheckpointWriter, LoadedCheckpoint, load_checkpoint
+from offbeat.service.engine.replay import Replay
+from offbeat.service.engine.server_checkpoint import CheckpointWriter
+from offbeat.service.log.log import RUN, Change, LogUnavailableError, UnknownOutcomeError
+from offbeat.service.log.log_writer import LogWriter
+from offbeat.service.log.sql_log import is_rare, log
+from offbeat.service.log.term import Term
 from offbeat.service.masked.masked_shares import MaskedShares
 from offbeat.service.server_settings import ServerSettings
-from offbeat.service.store.call_records import call_of, vector_of
-from offbeat.service.store.database import COORDINATOR, RUN, Change, LogRecord
-from offbeat.service.store.disk import Disk
-from offbeat.service.store.log_writer import LogWriter
-from offbeat.service.store.model_files import Layout, ModelFiles
-from offbeat.service.store.segments import Segments
+from offbeat.service.store.model_files import Layout
 from offbeat.service.store.server_state import RunState, check_config
 from offbeat.service.store.store import Store
-from offbeat.service.updates.update_body import StoredUpdate, check_body
-from offbeat.service.updates.upload_history import norm_unit
 from offbeat.service.updates.uploads import clean_up
 
 
@@ -38,47 +37,40 @@ async def open_engine(
 ) -> tuple[Engine, CheckpointWriter]:
     """Return the engine as the last server left it, and a new checkpoint.
 
-    The calls after the last checkpoint are made again in the same order. So every version that a client has seen is
-    reproduced bit for bit.
-
     The coordinator is a fresh one, as it was when the run began; the initial model may differ. ``failed`` is called if
     the disk fails.
 
     Raises:
         OffbeatError: The store is broken.
     """
-    check_config(store.folder, _run_state(store), settings.config)
-    models = ModelFiles(store.folder / "models", layout)
-    loaded = load_checkpoint(store, coordinator)
-    # A kill may have left other versions incomplete.
-    models.keep(loaded.versions)
-    models.discard_pending()
+    config = json.loads(json.dumps(settings.config))  # as the log has it
+    check_config(store.folder, _run_state(store), config)
     delete_links(store.folder)
-    number, now, updates = _replay(store, coordinator, models, loaded)
-    state = loaded.state
+    replay = Replay(store, coordinator, layout)
+    term = Term(store.log, secrets.token_hex(8), replay.number, replay.epoch)
+    await _lead(term, replay)
     coordinator.forget_presence()
-    disk = Disk(store.folder / "reserve", failed)
+    models, state = replay.models, replay.state
     run = LiveRun(
         coordinator,
-        now=now,
+        now=replay.now,
         stop_versions=settings.stop_versions,
         state=state.run,
         early_stop=settings.early_stop,
         clock=settings.clock,
-        history=loaded.run_history,
+        history=replay.run_history,
     )
     terms = settings.privacy and settings.privacy.terms
-    shares = None if terms is None else MaskedShares(terms, coordinator, models, loaded.history.keys)
+    shares = None if terms is None else MaskedShares(terms, coordinator, models, replay.history.keys)
     async with AsyncExitStack() as unless_started:
-        log_writer = LogWriter(store.database, number, disk, failed)
+        log_writer = LogWriter(term, store.disk, failed)
         unless_started.push_async_callback(log_writer.close)
-        segments = Segments(store.folder / "updates")
-        engine = Engine(run, log_writer, models, segments, disk, loaded.history, state, shares)
+        engine = Engine(run, log_writer, models, store.disk, replay.history, state, shares)
         unless_started.push_async_callback(engine.close)
-        for record, update in updates:
-            engine.calls.update_files.add(record, update)
-        _take_config(engine, settings)
-        clean_up(store.folder, {update.path.name for _, update in updates})
+        for number, update in replay.files:
+            engine.calls.update_files.add(number, update)
+        _take_config(engine, store.log.run, config)
+        clean_up(store.folder, {update.path.name for _, update in replay.files})
         if settings.client_evaluation is not None:
             _resume_evaluations(settings.client_evaluation, store, engine)
         checkpoints = CheckpointWriter(store.folder, engine)
@@ -89,21 +81,33 @@ async def open_engine(
     return engine, checkpoints
 
 
+async def _lead(term: Term, replay: Replay) -> None:
+    """Follow the log to its end, and lead from there."""
+    try:
+        while True:
+            async for row in term.follow():
+                replay.apply(row)
+            if await term.lead():
+                return
+    except (LogUnavailableError, UnknownOutcomeError) as error:
+        raise OffbeatError(f"the log cannot be used: {error}") from error
+
+
 def _run_state(store: Store) -> RunState:
     state = RunState()
-    for record in store.records_of(RUN):
-        state.apply(record.name, record.arguments)
+    for row in store.log.read_now(is_rare & (log.c.owner == RUN)):
+        state.apply(row.name, row.values)
     return state
 
 
-def _take_config(engine: Engine, settings: ServerSettings) -> None:
+def _take_config(engine: Engine, run: str, config: dict[str, Any]) -> None:
     """Begin the run, or let it go on if its file now has a later end."""
-    state, config = engine.state.run, settings.config
+    state = engine.state.run
     if state.run_id is None:
-        change = Change(RUN, "begin", {"run": secrets.token_hex(8), "config": config})
+        change = Change(RUN, "begin", {"run": run, "config": config})
     elif config != state.config:
         if engine.coordinator.algorithm.version >= state.stop_versions:
-            # Before the record of the new end: a kill between them leaves nothing that this would not do again.
+            # Before the row of the new end: a kill between them leaves nothing that this would not do again.
             engine.free_slots()
         change = Change(RUN, "configure", {"config": config})
     else:
@@ -117,7 +121,7 @@ def _resume_evaluations(settings: ClientEvaluationSettings, store: Store, engine
     evaluations = engine.publisher.client_evaluations = ClientEvaluations(
         settings,
         store.folder,
-        store.records_of(EVALUATIONS),
+        store.log.read_now(is_rare & (log.c.owner == EVALUATIONS)),
         engine.log_writer,
         clients=engine.coordinator.clients,
         is_at_work=lambda client: visits.has_slot(client) and not run.is_finished,
@@ -126,61 +130,3 @@ def _resume_evaluations(settings: ClientEvaluationSettings, store: Store, engine
     )
     if not evaluations.needed_versions <= engine.models.versions() | run.needed_versions():
         evaluations.end()  # nobody had begun to train from the version, so it was not made again
-
-
-def _replay(
-    store: Store, coordinator: Coordinator, models: ModelFiles, loaded: LoadedCheckpoint
-) -> tuple[int, float, list[tuple[int, StoredUpdate]]]:
-    """Make the later calls again; return the last number and time, and updates."""
-    number, now = loaded.number, loaded.now
-    updates: list[tuple[int, StoredUpdate]] = []
-    for record in store.records(number):
-        if record.number != number + 1:
-            raise OffbeatError(f"{store.database_path} is broken: its log has no record {number + 1}; restore a backup")
-        try:
-            update = _replay_record(record, store, coordinator, models, loaded)
-        except (ValueError, LookupError, TypeError, AssertionError) as error:
-            raise OffbeatError(
-                f"{store.database_path} is broken: its log's record {record.number} does not follow from those before "
-                f"it ({error}); restore a backup"
-            ) from error
-        if update is not None:
-            updates.append((record.number, update))
-        number, now = record.number, max(now, record.arguments.get("now", 0.0))
-    return number, now, updates
-
-
-def _replay_record(
-    record: LogRecord, store: Store, coordinator: Coordinator, models: ModelFiles, loaded: LoadedCheckpoint
-) -> StoredUpdate | None:
-    """Make a change again; return its update or opened sum, if that is stored."""
-    loaded.state.apply(record)
-    if record.owner != COORDINATOR:
-        return None
-    algorithm = coordinator.algorithm
-    call = call_of(record, coordinator, store.folder / "updates", models)
-    if record.name == "assign":
-        models.write(algorithm.version, algorithm.model, algorithm.down())
-        models.publish(algorithm.version)
-    if record.name != "receive":
-        coordinator.replay(call)
-        loaded.run_history.note(call, coordinator)
-        opened = vector_of(call)
-        return opened if isinstance(opened, StoredUpdate) else None
-    client, visit = record.arguments["client"], record.arguments["visit"]
-    assignment = coordinator.visits.assignment(client)
-    assert assignment is not None
-    coordinator.replay(call)
-    loaded.run_history.note(call, coordinator)
-    has_counted = coordinator.visits.has_counted(client, visit)
-    loaded.history.digests.add(client, visit, record.digest or "", counted=has_counted)
-    if (share := call.arguments.get("share")) is not None:
-        loaded.history.keys.add(client, parse(share).binding.client)
-    update = call.arguments["vector"]
-    if not isinstance(update, StoredUpdate):
-        return None
-    if has_counted and coordinator.participation is None:
-        steps, reported = record.arguments["steps"], record.arguments["normaliser"]
-        unit = norm_unit(algorithm.payload, assignment.plan, steps, reported)
-        loaded.history.norms.add(client, check_body(update, None) / unit)
-    return update

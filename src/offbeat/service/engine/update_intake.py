@@ -9,8 +9,7 @@ from offbeat.service.masked.masked_shares import MaskedShares
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.call_records import DiscardedUpdate
 from offbeat.service.store.model_files import ModelFiles
-from offbeat.service.store.segments import Segments
-from offbeat.service.updates.update_body import Body, BufferedUpdate, StoredUpdate
+from offbeat.service.updates.update_body import Body
 from offbeat.service.updates.update_header import Header, ShareHeader, private_report
 from offbeat.service.updates.upload_history import Digests
 
@@ -18,19 +17,16 @@ T = TypeVar("T")
 
 
 class UpdateIntake:
-    """The intake of updates: each goes to the coordinator once, stored if it counts.
+    """The intake of updates: each goes to the coordinator once.
 
-    The caller holds the engine's lock. ``segments`` store small updates; ``digests`` are those of the clients' last
-    uploads; ``shares`` is None if updates are not masked.
+    The caller holds the engine's lock. ``digests`` are those of the clients' last uploads; ``shares`` is None if
+    updates are not masked.
     """
 
-    def __init__(
-        self, run: LiveRun, models: ModelFiles, segments: Segments, digests: Digests, shares: MaskedShares | None
-    ) -> None:
+    def __init__(self, run: LiveRun, models: ModelFiles, digests: Digests, shares: MaskedShares | None) -> None:
         self._run = run
         self._coordinator = run.coordinator
         self._models = models
-        self._segments = segments
         self._digests = digests
         self._shares = shares
 
@@ -57,7 +53,7 @@ class UpdateIntake:
     def deliver(self, client: int, header: Header, body: Body) -> Receipt:
         """Give the coordinator the update of an open visit; return its receipt.
 
-        A body in memory is stored if it counts; a body in a file is already on disk.
+        A body in memory goes into the log if it counts; a body in a file is already on disk.
 
         Raises:
             Refusal: The share no longer fits, the client has lost its memory, or the update is malformed.
@@ -78,24 +74,16 @@ class UpdateIntake:
                 self._run.now,
                 client,
                 assignment.visit,
-                self._stored(body, header.sha256) if is_wanted else DiscardedUpdate(header.sha256),
+                body if is_wanted else DiscardedUpdate(header.sha256),
                 base=base,
                 **report,
             )
         except ValueError as error:
-            if is_wanted and isinstance(body, BufferedUpdate):
-                self._segments.remove_last()
             raise self._refusal(assignment, header, error) from None
         self._digests.add(client, assignment.visit, header.sha256, counted=receipt.counted)
         if isinstance(header, ShareHeader) and self._shares is not None:
             self._shares.add_key(client, header.share)
         return receipt
-
-    def _stored(self, body: Body, digest: str) -> StoredUpdate:
-        if isinstance(body, StoredUpdate):
-            return body
-        segment, begin = self._segments.append(body.data)
-        return StoredUpdate(segment.path, begin, body.size, body.length, body.plan_compression, digest, body.is_masked)
 
     def _refusal(self, assignment: Assignment, header: Header, error: ValueError) -> Refusal:
         """Return the refusal of an update that the algorithm does not accept.

@@ -144,20 +144,21 @@ class UpdateReceiver:
     async def _receive_small(self, request: UploadRequest, plan: LocalPlan) -> UploadAnswer:
         body = await self._uploads.read(request.client, request.header.bytes, request.pieces)
         self._engine.log_writer.check()
-        _check_digest(hashlib.sha256(body).hexdigest(), request.header)
+        digest = hashlib.sha256(body).hexdigest()
+        _check_digest(digest, request.header)
         is_masked = isinstance(request.header, ShareHeader)
-        update = BufferedUpdate(body, self._engine.models.length, plan.compression, is_masked)
+        update = BufferedUpdate(body, self._engine.models.length, plan.compression, digest, is_masked)
         return await self._hand_in(request, update, self._check_body(request.header, plan, update))
 
     async def _receive_large(self, request: UploadRequest, plan: LocalPlan, body: CompleteBody) -> UploadAnswer:
         try:
             _check_digest(body.sha256, request.header)
             length, is_masked = self._engine.models.length, isinstance(request.header, ShareHeader)
-            update = StoredUpdate(body.path, 0, request.header.bytes, length, plan.compression, body.sha256, is_masked)
+            update = StoredUpdate(body.path, request.header.bytes, length, plan.compression, body.sha256, is_masked)
             norm = await asyncio.to_thread(self._check_and_sync, request.header, plan, update)
             return await self._hand_in(request, update, norm)
         finally:
-            # Without a record in the log the update was refused or does not count.
+            # Without a row in the log the update was refused or does not count.
             if body.path not in self._engine.calls.update_files:
                 body.path.unlink(missing_ok=True)
 

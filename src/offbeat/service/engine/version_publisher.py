@@ -12,8 +12,8 @@ from offbeat_core.serving.console_log import event
 from offbeat.coordinator import Coordinator
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluations
 from offbeat.service.engine.evaluation_queue import EvaluationQueue
+from offbeat.service.log.log_writer import LogWriter
 from offbeat.service.store.disk import Disk
-from offbeat.service.store.log_writer import LogWriter
 from offbeat.service.store.model_files import ModelFiles
 
 T = TypeVar("T")

@@ -6,27 +6,48 @@ if no other row has come since. So a leader that was replaced without noticing c
 its successor, whatever clocks and networks do.
 """
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 from offbeat_core.errors import OffbeatError
 
-EPOCH = "epoch"
-"""The name of the row with which a leader's epoch begins; its arguments are the leader's own id."""
+COORDINATOR = "coordinator"
+"""The owner of the coordinator's calls, which are most of the log."""
+RUN = "run"
+"""The owner of what begins, configures, pauses or extends the run."""
+TERM = "term"
+"""The owner of the rows with which leaders begin; a row's name is the leader's own id."""
+
+
+class Change(NamedTuple):
+    """A change of the server's state."""
+
+    owner: str  # the part of the state that changes
+    name: str
+    arguments: dict[str, Any]  # plain values
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the log."""
+    """A row of the log: a change, and what belongs to it."""
 
     number: int  # 1, 2, …
     epoch: int  # of the leader that appended it: 1, 2, …
-    name: str  # the coordinator's call, or EPOCH
-    arguments: str  # JSON
-    body: bytes | None = None  # a small update
+    owner: str
+    name: str
+    arguments: str = "{}"  # JSON
+    digest: str | None = None  # SHA-256 of the update, also of one that does not count
     blob: str | None = None  # the name of the blob that holds a large update
-    digest: str | None = None  # of the update, also of one that does not count
+    entry: str | None = None  # of the audit log, JSON
+    head: str | None = None  # SHA-256 of the audit log up to that entry
+    body: bytes | None = field(default=None, repr=False)  # a small update, while no snapshot covers it
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The arguments as plain values."""
+        return json.loads(self.arguments)
 
 
 class ReplacedError(Exception):
@@ -70,4 +91,16 @@ class Log(Protocol):
         Raises:
             LogUnavailableError: The log cannot be read now.
         """
+        ...
+
+    async def forget_bodies(self, last: int) -> None:
+        """Delete the small updates of the rows up to ``last``; the rows stay.
+
+        Raises:
+            LogUnavailableError: Some may still be there.
+        """
+        ...
+
+    async def tidy(self) -> None:
+        """Give back the space that the log does not need, if it can."""
         ...

@@ -1,5 +1,7 @@
 """Opening of a log by its URL, with the checks that its promises rest on."""
 
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +19,26 @@ _SESSION = {
     "statement_timeout": "30s",
     "tcp_user_timeout": "5s",
 }
+_PRAGMAS = (
+    "page_size = 16384",  # large ones make small updates cheap
+    "auto_vacuum = INCREMENTAL",  # so that a full disk gets back the space of updates that were forgotten
+    "journal_mode = WAL",
+    "wal_autocheckpoint = 256",  # pages, 4 MiB
+    "synchronous = FULL",
+    "busy_timeout = 10000",
+)
 _SYNCED_COMMITS = ("on", "remote_apply", "remote_write", "local")
 
 
-async def open_log(url: str) -> SqlLog:
-    """Open a log; make its table if the database does not have it.
+def open_log(url: str | sa.URL, make_room: Callable[[str], object] = lambda problem: None) -> SqlLog:
+    """Open a log; make its tables if the database does not have them.
 
     Args:
         url: ``sqlite:///PATH`` or ``postgresql://USER@HOST/DATABASE``, as SQLAlchemy takes them.
+        make_room: Called with the problem when SQLite's disk is full.
 
     Raises:
-        OffbeatError: The database cannot be reached, or may lose what it has acknowledged.
+        OffbeatError: The database cannot be used, is of another form, or may lose what it has acknowledged.
     """
     try:
         parsed = sa.make_url(url)
@@ -35,29 +46,33 @@ async def open_log(url: str) -> SqlLog:
         raise OffbeatError(f"store.log is not a URL: {url!r}") from None
     match parsed.get_backend_name():
         case "sqlite":
-            engine = sqlite_engine(Path(parsed.database or ""))
+            engine, problem = _sqlite_engine(parsed), f"cannot use {parsed.database}"
         case "postgresql":
-            engine = _postgres_engine(parsed)
+            engine, problem = _postgres_engine(parsed), f"cannot use the log {shown(parsed)}"
         case name:
             raise OffbeatError(f"store.log cannot be {name!r}: allowed are sqlite and postgresql")
-    log = SqlLog(engine)
     try:
-        await log.open()
-    except exc.DBAPIError as error:
-        raise OffbeatError(f"cannot use the log {shown(parsed)}: {_first_line(error)}") from error
-    except BaseException:
-        await log.close()
+        return SqlLog(engine, make_room)
+    except BaseException as error:
+        engine.dispose()
+        if isinstance(error, exc.DBAPIError):
+            is_full = getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+            remedy = ": free space there, outside the folder" if is_full else ""
+            raise OffbeatError(f"{problem}: {_first_line(error)}{remedy}") from None
         raise
-    return log
 
 
-def sqlite_engine(path: Path) -> sa.Engine:
-    """Return the engine of a file, whose commits return once they are on disk."""
-    engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
+def sqlite_url(path: Path) -> sa.URL:
+    """Return the URL of a log in a file."""
+    return sa.URL.create("sqlite", database=str(path))
+
+
+def _sqlite_engine(url: sa.URL) -> sa.Engine:
+    engine = sa.create_engine(url)
 
     def prepare(connection: Any, _: Any) -> None:
         cursor = connection.cursor()
-        for pragma in ("journal_mode = WAL", "synchronous = FULL", "busy_timeout = 10000"):
+        for pragma in _PRAGMAS:
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 

@@ -1,9 +1,8 @@
 """A process's part in a log: it follows the rows, or leads until it is replaced."""
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 
-from offbeat.service.log.log import EPOCH, BrokenLogError, Log, ReplacedError, Row, UnknownOutcomeError
+from offbeat.service.log.log import TERM, BrokenLogError, Log, ReplacedError, Row, UnknownOutcomeError
 
 _READ_AT_ONCE = 1000
 
@@ -18,6 +17,7 @@ class Term:
         epoch: That row's epoch; 0 for none.
 
     Attributes:
+        log: The log.
         number: The last row that the process has read or appended.
         epoch: That row's epoch.
         is_leader: Whether that row, too, was appended by this process, and nobody is known to have replaced it.
@@ -27,7 +27,7 @@ class Term:
         self.number = number
         self.epoch = epoch
         self.is_leader = False
-        self._log = log
+        self.log = log
         self._holder = holder
         self._unsettled: list[Row] = []  # the last append's, if its outcome is unknown
 
@@ -37,7 +37,7 @@ class Term:
         Raises:
             BrokenLogError: A row is missing, or of an earlier epoch than the one before.
         """
-        while rows := await self._log.read(self.number, _READ_AT_ONCE):
+        while rows := await self.log.read(self.number, _READ_AT_ONCE):
             for row in rows:
                 self._check(row)
                 self.number, self.epoch = row.number, row.epoch
@@ -48,18 +48,18 @@ class Term:
 
         If it does not, another row has come: the process follows the log to its end before it tries again.
         """
-        row = Row(self.number + 1, self.epoch + 1, EPOCH, self._holder)
+        row = Row(self.number + 1, self.epoch + 1, TERM, self._holder)
         try:
-            await self._log.append([row], after=(self.number, self.epoch))
+            await self.log.append([row], after=(self.number, self.epoch))
         except (ReplacedError, UnknownOutcomeError):
             # An append that seemed lost may have held.
-            if await self._log.read(self.number, 1) != [row]:
+            if await self.log.read(self.number, 1) != [row]:
                 return False
         self.number, self.epoch, self.is_leader = row.number, row.epoch, True
         return True
 
     async def append(self, rows: Sequence[Row]) -> None:
-        """Append the leader's next rows; their numbers and epochs are set here.
+        """Append the leader's next rows, which have the next numbers and its epoch.
 
         Returns once they are durable. After ``UnknownOutcomeError`` the same rows have to be appended again before any
         others, which tells whether they are in the log.
@@ -71,25 +71,26 @@ class Term:
         """
         if not self.is_leader:
             raise ReplacedError("this process does not lead")
-        numbered = [replace(row, number=self.number + i, epoch=self.epoch) for i, row in enumerate(rows, 1)]
-        assert self._unsettled in ([], numbered), "other rows than those whose outcome is unknown"
+        assert [(row.number, row.epoch) for row in rows] == [
+            (self.number + i, self.epoch) for i in range(1, len(rows) + 1)
+        ]
+        assert self._unsettled in ([], rows), "other rows than those whose outcome is unknown"
         try:
-            await self._log.append(numbered, after=(self.number, self.epoch))
+            await self.log.append(rows, after=(self.number, self.epoch))
         except UnknownOutcomeError:
-            self._unsettled = numbered
+            self._unsettled = list(rows)
             raise
         except ReplacedError:
             # One append is under way at a time, so rows of this epoch that are there already are these: an earlier
             # attempt, whose outcome was unknown, has held.
-            found = await self._log.read(self.number, len(numbered))
-            if found != numbered:
+            if await self.log.read(self.number, len(rows)) != list(rows):
                 self.is_leader = False
                 raise
         self._unsettled = []
-        self.number += len(numbered)
+        self.number += len(rows)
 
     def _check(self, row: Row) -> None:
-        is_next_epoch = row.epoch == self.epoch + (row.name == EPOCH)
+        is_next_epoch = row.epoch == self.epoch + (row.owner == TERM)
         if row.number != self.number + 1 or not is_next_epoch:
             raise BrokenLogError(
                 f"the log is broken: row {row.number} of epoch {row.epoch} follows row {self.number} of epoch "

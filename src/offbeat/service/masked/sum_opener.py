@@ -167,7 +167,7 @@ class SumOpener:
         with durable_file(path, 0o600) as file:
             file.write(little_endian.data)
         digest = hashlib.sha256(little_endian.data).hexdigest()
-        return StoredUpdate(path, 0, words.nbytes, len(words), None, digest, is_masked=True)
+        return StoredUpdate(path, words.nbytes, len(words), None, digest, is_masked=True)
 
 
 def _released(error: E) -> E:

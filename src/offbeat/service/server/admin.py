@@ -14,9 +14,10 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.http.service_errors import one_line
 from offbeat_core.http.tls import CLOCKS, is_outside_its_dates
 
+from offbeat.service.log.log import RUN
 from offbeat.service.server import stopped_server
 from offbeat.service.server.addresses import trust
-from offbeat.service.store.database import RARE, RUN, numbers_of, open_read_only
+from offbeat.service.store.database import RARE, numbers_of, open_read_only
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ async def serve(
     with (
         _private_files(),
         _disk_errors(settings.folder, end),
-        closing(Store(settings.folder)) as store,
+        closing(Store(settings.folder, end.set)) as store,
         listen(settings.service.host, settings.service.port) as listener,
     ):
         engine, checkpoints = await open_engine(store, coordinator, layout, settings, end.set)
@@ -172,7 +172,7 @@ async def _listen(
 
 
 async def _open_service(settings: ServerSettings, store: Store, engine: Engine) -> Operations:
-    audit = AuditLog(engine.log_writer, store.audit_head())
+    audit = AuditLog(engine.log_writer, engine.state)
     accounts = Accounts(
         engine.state.registry,
         engine.log_writer,

@@ -13,7 +13,7 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.checkpoint_values import read_values
 from offbeat.service.store.client_tally import listed_client
-from offbeat.service.store.database import check_schema, database_of, numbers_of, open_read_only, records_after
+from offbeat.service.store.database import check_form, database_of, numbers_of, open_read_only, rows_after
 from offbeat.service.store.server_state import ServerState
 
 
@@ -72,9 +72,10 @@ def saved_state(folder: Path) -> tuple[ServerState, float]:
         number = max(numbers_of(folder / "checkpoints"), default=0)
         values = read_values(folder / "checkpoints" / f"{number}.safetensors") if number else {}
         state, now = ServerState(values.get("server")), values.get("now", 0.0)
-        for record in records_after(database, number):
-            state.apply(record)
-            now = record.arguments.get("now", now)
+        for row in rows_after(database, number):
+            values = row.values
+            state.apply(row, values)
+            now = values.get("now", now)
     return state, now
 
 
@@ -87,7 +88,8 @@ def _database(folder: Path) -> Generator[sqlite3.Connection]:
     is_fixed = not os.access(folder, os.W_OK) and not (log.exists() and log.stat().st_size)
     try:
         with closing(open_read_only(path, is_fixed=is_fixed)) as database:
-            check_schema(folder, database.execute("PRAGMA user_version").fetchone()[0])
+            (has_runs,) = database.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'runs'").fetchone()
+            check_form(folder, database.execute("SELECT form FROM runs").fetchone()[0] if has_runs else 2)
             yield database
     except (sqlite3.Error, ValueError, LookupError, TypeError) as error:
         raise OffbeatError(f"{path} is broken ({error}): restore a backup") from None

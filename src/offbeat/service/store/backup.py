@@ -56,7 +56,9 @@ def _copy(folder: Path, target: Path) -> int:
         closing(sqlite3.connect(target / "offbeat.sqlite")) as copy,
     ):
         source.backup(copy)
-        rows = copy.execute("SELECT DISTINCT file FROM log WHERE number > ? AND file IS NOT NULL", (number,))
+        if not (folder / checkpoint).exists():
+            raise FileNotFoundError  # a later one may have deleted small updates that this one lacks
+        rows = copy.execute("SELECT blob FROM log WHERE number > ? AND blob IS NOT NULL", (number,))
         files = [Path("updates", name) for (name,) in rows]
         last = copy.execute("SELECT max(number) FROM log").fetchone()[0] or 0
     files += [Path("models", f"{version}.safetensors") for version in read_values(target / checkpoint)["versions"]]

@@ -1,23 +1,31 @@
-"""Conversion between the coordinator's calls and the log's records."""
+"""Conversion between the coordinator's calls and the log's rows."""
 
 import base64
-import errno
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypedDict
 
 from offbeat_core.errors import OffbeatError
 from torch import Tensor
 
 from offbeat.algorithms.components import Compression
 from offbeat.coordinator import Coordinator, RecordedCall
-from offbeat.service.store.database import LogRecord
+from offbeat.service.log.log import COORDINATOR, Change, Row
 from offbeat.service.store.model_files import ModelFiles
-from offbeat.service.updates.update_body import StoredUpdate
+from offbeat.service.updates.update_body import BufferedUpdate, StoredUpdate
 
-_CHUNK = 2**20  # bytes read at once
 _VECTORS = ("vector", "opened")  # an update's, or an opened sum's
 _NOT_IN_ARGUMENTS = frozenset({*_VECTORS, "base"})  # in the update's file, and in models/
+
+
+class Belongings(TypedDict, total=False):
+    """The columns of a row that belong to an update; see ``Row``."""
+
+    digest: str
+    blob: str
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +39,29 @@ class DiscardedUpdate:
         raise AssertionError("the update does not count, so it was not stored")
 
 
-def record_of(call: RecordedCall, number: int) -> LogRecord:
-    """Return the record of a call, whose update is stored or discarded."""
+def entry_of(call: RecordedCall, outcome: list[Any] | None) -> tuple[Change, Belongings]:
+    """Return what the log's row of a call holds.
+
+    ``outcome`` is for counts by client: of ``receive`` whether the update counted and its staleness, of ``lapse`` the
+    clients whose visits were lost. Other calls do not have one.
+    """
     arguments = {name: value for name, value in call.arguments.items() if name not in _NOT_IN_ARGUMENTS}
     if isinstance(arguments.get("share"), bytes):
         arguments["share"] = base64.b64encode(arguments["share"]).decode()
+    if outcome is not None:
+        arguments["outcome"] = outcome
+    belongings: Belongings = {}
     match vector_of(call):
         case StoredUpdate() as update:
-            return LogRecord(number, call.name, arguments, update.path.name, update.offset, update.size, update.digest)
+            belongings = {"blob": update.path.name, "digest": update.digest}
+        case BufferedUpdate() as update:
+            # A copy, since an algorithm may change its vector before the row is durable.
+            belongings = {"body": bytes(update.data), "digest": update.digest}
         case DiscardedUpdate() as update:
-            return LogRecord(number, call.name, arguments, digest=update.digest)
+            belongings = {"digest": update.digest}
         case _:
-            return LogRecord(number, call.name, arguments)
+            pass
+    return Change(COORDINATOR, call.name, arguments), belongings
 
 
 def vector_of(call: RecordedCall) -> object:
@@ -50,47 +69,44 @@ def vector_of(call: RecordedCall) -> object:
     return next((call.arguments[name] for name in _VECTORS if name in call.arguments), None)
 
 
-def call_of(record: LogRecord, coordinator: Coordinator, updates: Path, models: ModelFiles) -> RecordedCall:
-    """Return the call of a record, for a coordinator in the state before it."""
-    if record.name == "reveal":
-        opened = _stored(record, updates, models.length, None, is_masked=True)
-        return RecordedCall("reveal", {**record.arguments, "opened": opened})
-    if record.name != "receive":
-        return RecordedCall(record.name, record.arguments)
-    assignment = coordinator.visits.assignment(record.arguments["client"])
+def call_of(row: Row, coordinator: Coordinator, updates: Path, models: ModelFiles) -> RecordedCall:
+    """Return the call of a row, for a coordinator in the state before it."""
+    arguments = row.values
+    outcome = arguments.pop("outcome", None)
+    if row.name == "reveal":
+        opened = _stored(row, updates, models.length, None, is_masked=True)
+        return RecordedCall("reveal", {**arguments, "opened": opened})
+    if row.name != "receive":
+        return RecordedCall(row.name, arguments)
+    assignment = coordinator.visits.assignment(arguments["client"])
     assert assignment is not None, "only the update of an open visit is logged"
-    base = models.read(assignment.version) if coordinator.algorithm.needs_base else None
-    arguments = {**record.arguments, "base": base}
-    if (share := record.arguments.get("share")) is not None:
-        arguments["share"] = base64.b64decode(share)
-    if record.file is None:
-        return RecordedCall("receive", {**arguments, "vector": DiscardedUpdate(record.digest or "")})
-    compression = assignment.plan.compression
-    update = _stored(record, updates, models.length, compression, is_masked=share is not None)
-    return RecordedCall("receive", {**arguments, "vector": update})
+    arguments["base"] = models.read(assignment.version) if coordinator.algorithm.needs_base else None
+    is_masked = arguments.get("share") is not None
+    if is_masked:
+        arguments["share"] = base64.b64decode(arguments["share"])
+    if outcome[0]:
+        compression = assignment.plan.compression
+        return RecordedCall(
+            "receive", {**arguments, "vector": _stored(row, updates, models.length, compression, is_masked=is_masked)}
+        )
+    return RecordedCall("receive", {**arguments, "vector": DiscardedUpdate(row.digest or "")})
 
 
 def _stored(
-    record: LogRecord, updates: Path, length: int, compression: Compression | None, *, is_masked: bool
-) -> StoredUpdate:
-    assert record.file is not None
-    assert record.offset is not None
-    assert record.size is not None
-    path, digest = updates / record.file, record.digest or ""
-    update = StoredUpdate(path, record.offset, record.size, length, compression, digest, is_masked)
-    _check_digest(update, record.number)
-    return update
+    row: Row, updates: Path, length: int, compression: Compression | None, *, is_masked: bool
+) -> StoredUpdate | BufferedUpdate:
+    digest = row.digest or ""
+    if row.body is not None:
+        _check_digest(hashlib.sha256(row.body).hexdigest(), row, "the log")
+        return BufferedUpdate(bytearray(row.body), length, compression, digest, is_masked)
+    path, found, size = updates / (row.blob or "-"), "", 0
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+        size = file.tell()
+    _check_digest(found, row, str(path))
+    return StoredUpdate(path, size, length, compression, digest, is_masked)
 
 
-def _check_digest(update: StoredUpdate, number: int) -> None:
-    digest = hashlib.sha256()
-    try:
-        for begin in range(0, update.size, _CHUNK):
-            digest.update(update.read(begin, min(_CHUNK, update.size - begin)))
-    except OSError as error:
-        if error.errno not in (None, errno.ENOENT):
-            raise
-    if digest.hexdigest() != update.digest:
-        raise OffbeatError(
-            f"{update.path} is broken: it does not hold the update of the log's record {number}; restore a backup"
-        )
+def _check_digest(found: str, row: Row, place: str) -> None:
+    if found != row.digest:
+        raise OffbeatError(f"{place} is broken: it does not hold the update of row {row.number}; restore a backup")

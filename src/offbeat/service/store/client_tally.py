@@ -2,14 +2,12 @@
 
 import time
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Literal
 
 from offbeat_core.messages import Answer
-
-from offbeat.service.store.database import LogRecord
 
 State = Literal["closed", "working", "lapsed"]
 """The state of a client's latest visit."""
@@ -37,10 +35,10 @@ class Counts:
 
 
 class ClientTally:
-    """The counts of all clients, from the log's records alone.
+    """The counts of all clients, from the rows of the log alone.
 
-    So they are exact even after a kill: a checkpoint has the counts up to some record, and the records after it are
-    noted again. Only ``last_seen``, by ``clock`` in Unix seconds, may be as old as the last checkpoint.
+    So they are exact even after a kill: a checkpoint has the counts up to some row, and the rows after it are noted
+    again. Only ``last_seen``, by ``clock`` in Unix seconds, may be as old as the last checkpoint.
 
     Args:
         state: Earlier counts, as ``state_dict`` returned them.
@@ -81,10 +79,10 @@ class ClientTally:
         """Record that a client has sent a request."""
         self._of(client).last_seen = self._clock()
 
-    def note(self, record: LogRecord) -> None:
-        """Count the visits that a record of the log begins or ends."""
-        arguments, outcome = record.arguments, record.outcome
-        match record.name:
+    def note(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Count the visits that a call begins or ends, with its row's ``arguments``."""
+        outcome = arguments.get("outcome")
+        match name:
             case "assign":
                 for client in arguments["clients"]:
                     self._assign(client)
@@ -117,7 +115,7 @@ class ClientTally:
 
     def _receive(self, client: int, outcome: list[Any] | None) -> None:
         if outcome is None:
-            raise ValueError("a record of an update has no outcome")
+            raise ValueError("a row of an update has no outcome")
         counts = self._close(client)
         has_counted, staleness = outcome
         if has_counted:

@@ -1,4 +1,4 @@
-"""The state of a server beside its coordinator, as the log's records make it."""
+"""The state of a server beside its coordinator, as the rows of the log make it."""
 
 import math
 from collections.abc import Mapping
@@ -9,9 +9,10 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.service.accounts import registry
 from offbeat.service.accounts.registry import Registry
-from offbeat.service.store import database
+from offbeat.service.audit.verification import LogHead
+from offbeat.service.log import log
+from offbeat.service.log.log import Row
 from offbeat.service.store.client_tally import ClientTally
-from offbeat.service.store.database import LogRecord
 
 
 class RunState:
@@ -37,7 +38,7 @@ class RunState:
         return dict(self.__dict__)
 
     def apply(self, name: str, values: Mapping[str, Any]) -> None:
-        """Make a change; its values are those of the log's record of this name."""
+        """Make a change; its values are those of the log's row of this name."""
         match name:
             case "begin":
                 self.run_id, self.config = values["run"], values["config"]
@@ -57,17 +58,18 @@ class RunState:
 
 
 class ServerState:
-    """The run, the clients and tokens, and the counts of visits, up to some record.
+    """The run, the clients and tokens, the counts of visits, the audit log's head.
 
     Args:
-        state: As ``state_dict`` returned it; None before the first record.
+        state: As ``state_dict`` returned it; None before the first row.
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
-        state = state or {"run": None, "registry": None, "tally": ()}
+        state = state or {"run": None, "registry": None, "tally": (), "audit_head": (0, LogHead().digest)}
         self.run = RunState(state["run"])
         self.registry = Registry(state["registry"])
         self.tally = ClientTally(state["tally"])
+        self.audit_head = LogHead(*state["audit_head"])
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -75,22 +77,25 @@ class ServerState:
             "run": self.run.state_dict(),
             "registry": self.registry.state_dict(),
             "tally": self.tally.state_dict(),
+            "audit_head": (self.audit_head.number, self.audit_head.digest),
         }
 
-    def apply(self, record: LogRecord) -> None:
-        """Make the change of the next record of the log.
+    def apply(self, row: Row, values: Mapping[str, Any]) -> None:
+        """Make the change of the log's next row, whose arguments are ``values``.
 
         Raises:
             ValueError: The change does not follow from those before it. Also LookupError, TypeError.
         """
-        match record.owner:
-            case database.COORDINATOR:
-                self.tally.note(record)
+        if row.head is not None:
+            self.audit_head = LogHead(self.audit_head.number + 1, row.head)
+        match row.owner:
+            case log.COORDINATOR:
+                self.tally.note(row.name, values)
             case registry.OWNER:
-                self.registry.apply(record.name, record.arguments)
-            case database.RUN:
-                self.run.apply(record.name, record.arguments)
-            case _:  # another part's, which reads its records itself
+                self.registry.apply(row.name, values)
+            case log.RUN:
+                self.run.apply(row.name, values)
+            case _:  # another part's, which reads its rows itself
                 pass
 
 

@@ -41,6 +41,7 @@ class BufferedUpdate:
     data: bytearray
     length: int
     plan_compression: Compression | None
+    digest: str
     is_masked: bool = False
 
     @property
@@ -52,6 +53,10 @@ class BufferedUpdate:
         """Return ``size`` bytes of the body from ``start`` on."""
         return self.data[start : start + size]
 
+    def resolve(self) -> Tensor:
+        """Return the vector; see ``StoredUpdate``."""
+        return _resolved(self)
+
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class StoredUpdate:
@@ -61,7 +66,6 @@ class StoredUpdate:
     """
 
     path: Path  # it keeps these bytes while the update is in use
-    offset: int  # where in the file the body begins
     size: int  # bytes of the body
     length: int  # the required d
     plan_compression: Compression | None
@@ -72,9 +76,9 @@ class StoredUpdate:
         """Return ``size`` bytes of the body from ``start`` on."""
         data = bytearray(size)
         with self.path.open("rb") as file:
-            file.seek(self.offset + start)
+            file.seek(start)
             if file.readinto(data) != size:
-                raise OSError(f"{self.path} ends before byte {self.offset + start + size}")
+                raise OSError(f"{self.path} ends before byte {start + size}")
         return data
 
     def resolve(self) -> Tensor:
@@ -86,16 +90,19 @@ class StoredUpdate:
             Refusal: The body's form is wrong; the values are not checked.
             OSError: The file is missing, or too short.
         """
-        if self.is_masked:
-            return torch.from_numpy(_entries(_loaded(self), 0, 4 * self.length).view("<i4"))
-        if self.plan_compression is not None:
-            return _decompressed(self, _compressor(self.plan_compression))
-        body = _loaded(self)
-        dtype, start = _dense_layout(body)
-        return _vector(_entries(body, start, self.length * dtype.itemsize), dtype)
+        return _resolved(_loaded(self))
 
 
 Body = BufferedUpdate | StoredUpdate
+
+
+def _resolved(body: Body) -> Tensor:
+    if body.is_masked:
+        return torch.from_numpy(_entries(body, 0, 4 * body.length).view("<i4"))
+    if body.plan_compression is not None:
+        return _decompressed(body, _compressor(body.plan_compression))
+    dtype, start = _dense_layout(body)
+    return _vector(_entries(body, start, body.length * dtype.itemsize), dtype)
 
 
 def check_body(body: Body, max_norm: float | None) -> float:
@@ -150,7 +157,7 @@ def _loaded(body: Body) -> Body:
     """Return the body in memory if it is in a small file."""
     if isinstance(body, BufferedUpdate) or body.size >= _MAPPED:
         return body
-    return BufferedUpdate(body.read(0, body.size), body.length, body.plan_compression, body.is_masked)
+    return BufferedUpdate(body.read(0, body.size), body.length, body.plan_compression, body.digest, body.is_masked)
 
 
 def _entries(body: Body, start: int, size: int) -> "npt.NDArray[np.uint8]":
@@ -159,9 +166,9 @@ def _entries(body: Body, start: int, size: int) -> "npt.NDArray[np.uint8]":
         return np.frombuffer(body.data, np.uint8, size, start)
     try:
         # Mode "c" never copies here, and torch warns of arrays that cannot be written.
-        return np.memmap(body.path, np.uint8, "c", body.offset + start, (size,))
+        return np.memmap(body.path, np.uint8, "c", start, (size,))
     except ValueError:  # the file ends before
-        raise OSError(f"{body.path} ends before byte {body.offset + start + size}") from None
+        raise OSError(f"{body.path} ends before byte {start + size}") from None
 
 
 def _vector(entries: "npt.NDArray[np.uint8]", dtype: torch.dtype) -> Tensor:

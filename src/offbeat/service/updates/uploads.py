@@ -14,8 +14,8 @@ from offbeat.service.updates.growing_file import GrowingFile
 
 T = TypeVar("T")
 
-SMALL = 2**20
-"""Bytes of the largest body that is read into memory, and stored in a segment with others."""
+SMALL = 2**16
+"""Bytes of the largest body that is read into memory, and stored in the log's row."""
 
 _BATCH = 2**20  # bytes written at once
 _MAX_PIECES = 512  # written at once; systems accept 1024
@@ -217,7 +217,7 @@ def clean_up(folder: Path, used: Collection[str]) -> None:
     for path in (folder / "updates").iterdir():
         if path.name in used:
             continue
-        if re.fullmatch(r"segment-\d+|sum-\d+", path.name):
+        if re.fullmatch(r"sum-\d+", path.name):
             path.unlink()
         elif re.fullmatch(r"\d+-\d+-\d+", path.name):
             # The body was complete, but its client has no receipt; so it need not be uploaded again.
