@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 class Fault(Enum):
     """A failure in place of an answer."""
 
+    NONE = auto()  # passed on, so that a later request fails
     FORBIDDEN = auto()  # 403, which the server did not see
     UNAVAILABLE = auto()  # 503, which the server did not see
     LATE = auto()  # no answer, and the server did not see it
