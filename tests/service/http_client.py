@@ -133,7 +133,7 @@ def snapshot(server: Served) -> Any:
 
 
 def check_log(folder: Path) -> None:
-    """Check that each record that a restart would read finds its update, and that none is logged twice."""
+    """Check that each row that a restart would read finds its update, and that none is logged twice."""
     checkpoint = max(int(path.stem) for path in (folder / "checkpoints").glob("*.safetensors"))
     with closing(sqlite3.connect(folder / "offbeat.sqlite")) as database:
         columns = "SELECT number, arguments, blob, body, digest FROM log"

@@ -152,7 +152,7 @@ def backup(folder: Path, target: Path) -> None:
     """
     from offbeat.service.store.backup import back_up
 
-    click.echo(f"{target}: up to record {back_up(folder, target)} of the log")
+    click.echo(f"{target}: up to row {back_up(folder, target)} of the log")
 
 
 @server.group()

@@ -1,4 +1,4 @@
-"""Clients and tokens, as the log's records make them."""
+"""Clients and tokens, as the log's rows make them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -40,7 +40,7 @@ class Engine:
     The coordinator is used only with the lock held: by the event loop, or by the publisher's thread on its behalf. So a
     request waits for others no longer than the making of a version takes.
 
-    ``state`` is that of the rest of the server, up to the log's last record; ``shares`` is None if updates are not
+    ``state`` is that of the rest of the server, up to the log's last row; ``shares`` is None if updates are not
     masked.
 
     Attributes:

@@ -26,7 +26,7 @@ class EvaluationQueue:
     Args:
         folder: The store's folder.
         models: The files of versions.
-        wait_until_durable: Waits until the log's records that make up a version are on disk.
+        wait_until_durable: Waits until the log's rows that make up a version are on disk.
         every_versions: n.
         command: A program that reads paths of models from its standard input, one on a line, and answers each with a
             line of JSON.

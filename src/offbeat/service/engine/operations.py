@@ -40,7 +40,7 @@ class Operations:
         self.is_ready = True
         self.control = RunControl(engine, accounts.audit)
         self._settings = settings
-        self._without_clients = (-1, False)  # the log's last record, and whether no client may take part since
+        self._without_clients = (-1, False)  # the log's last row, and whether no client may take part since
         self._receiver = UpdateReceiver(engine, uploads, accounts, settings.service.max_update_norm)
         self._rate = RequestRate(settings.service.requests_a_second, settings.burst)
 
@@ -100,7 +100,7 @@ class Operations:
             return f"{self.accounts.examples.missing()} of {coordinator.clients} clients to enrol or declare examples"
         if self.engine.run.is_finished:
             return None
-        # Only a record of the log changes the answer, so the clients are gone through once for each.
+        # Only a row of the log changes the answer, so the clients are gone through once for each.
         number = self.engine.log_writer.number
         if self._without_clients[0] != number:
             self._without_clients = number, is_without_clients(coordinator)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class VersionPublisher:
-    """A writer of versions, published once the records behind them are on disk.
+    """A writer of versions, published once the log's rows behind them are on disk.
 
     A version is made from the updates in its sum, and only when it is needed. One thread makes all versions, so that
     vectors are always added in the same order. The caller holds the engine's lock.

@@ -44,7 +44,7 @@ _OPENED_BEFORE = ("other-batch", "answer-erased")  # kinds of refusals
 class SumOpener:
     """Has the helper open each sealed sum, oldest first.
 
-    1. Once the log of a sum is on disk, so that a restart seals the same one, its records go to the helper.
+    1. Once the log of a sum is on disk, so that a restart seals the same one, its share records go to the helper.
     2. The aggregator's thread subtracts the answer from the masked sum, and writes the opened sum to a file, on disk.
     3. With the lock held, the coordinator gets the opened sum, the call goes to the log, and new work is assigned.
 

@@ -1,1 +1,1 @@
-"""The server's data on disk: the log, bodies, model files and backups."""
+"""The server's folder, the state that the log's rows make, and backups."""

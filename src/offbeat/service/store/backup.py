@@ -15,7 +15,7 @@ _BLOCK_BYTES = 2**20
 
 
 def back_up(folder: Path, target: Path) -> int:
-    """Copy all that a server needs to continue; return the copy's last record number.
+    """Copy all that a server needs to continue; return the number of its last row.
 
     Only the owner may read the copy. The secret of its noise is left out: resumed later, the copy would release sums
     without counting the participations since the copy was made. The server may run. If one of its checkpoints deletes a
@@ -41,13 +41,13 @@ def _copy(folder: Path, target: Path) -> int:
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name in ("checkpoints", "models", "updates", "partial"):
         (target / name).mkdir(mode=0o700, exist_ok=True)
-    # First the checkpoint, then the log, which then holds all later records, then the files that these refer to.
+    # First the checkpoint, then the log, which then holds all later rows, then the files that these refer to.
     number = max(numbers_of(folder / "checkpoints"), default=None)
     if number is None:
         raise OffbeatError(f"{folder} does not hold a checkpoint yet: wait until the server has started")
     checkpoint = Path("checkpoints", f"{number}.safetensors")
     _copy_file(folder / checkpoint, target / checkpoint)
-    # The log then holds all versions that were evaluated: evaluations are of versions whose records are on disk.
+    # The log then holds all versions that were evaluated: evaluations are of versions whose rows are on disk.
     with suppress(FileNotFoundError):
         _copy_file(folder / "evaluations.jsonl", target / "evaluations.jsonl")
     (target / "offbeat.sqlite").touch(0o600, exist_ok=False)

@@ -25,9 +25,9 @@ Layout = Sequence[tuple[str, Sequence[int]]]
 class ModelFiles:
     """A folder of safetensors files, one for each version.
 
-    A version is *pending*, under a hidden name that only the server reads, until the log's records that it is made of
+    A version is *pending*, under a hidden name that only the server reads, until the log's rows that it is made of
     are on disk. Then it is *published* under its own name, for downloads, evaluations, exports and backups. It can be
-    made again from these records, so the file itself need not be synced. ``length`` is d, the number of parameters.
+    made again from these rows, so the file itself need not be synced. ``length`` is d, the number of parameters.
     """
 
     def __init__(self, folder: Path, layout: Layout) -> None:
@@ -95,7 +95,7 @@ class ModelFiles:
         self._with_file(version, lambda file: os.link(file, path))
 
     def _with_file(self, version: int, use: Callable[[Path], T]) -> T:
-        # The log writer's thread may publish the version at any moment.
+        # The event loop may publish the version while a thread reads it.
         with suppress(FileNotFoundError):
             return use(self.pending_path(version))
         return use(self.path(version))
