@@ -46,11 +46,12 @@ class CheckpointWriter:
         engine = self._engine
         async with engine.lock:
             number, epoch, now = engine.log_writer.number, engine.log_writer.epoch, engine.run.now
+            # At once, since clients, tokens and the audit log change without the lock.
+            server = engine.state.state_dict()
+            history = {**engine.history.state_dict(), "run_history": engine.run.history.state_dict()}
             coordinator = await engine.publisher.aggregate(engine.coordinator.state_dict)
             versions = _needed_versions(engine)
             await engine.publisher.publish()
-            history = {**engine.history.state_dict(), "run_history": engine.run.history.state_dict()}
-            server = engine.state.state_dict()
         # The log is the run's history, so it has to hold all that the checkpoint covers.
         await engine.log_writer.wait_until_durable(on_reserve=True)
         path = _path(self._folder, number)
