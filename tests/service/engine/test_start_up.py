@@ -86,6 +86,17 @@ def test_a_row_that_cannot_be_replayed_or_is_missing_is_named(tmp_path):
     assert re.search(line, refusal(tmp_path / "gap", settings))
 
 
+def test_a_log_that_is_older_than_the_checkpoint_is_refused(tmp_path):
+    folder, settings = written(tmp_path, LENGTH)
+    shutil.copy(folder / "offbeat.sqlite", tmp_path)
+    with running(folder, **settings):
+        pass  # it ends with a checkpoint
+    shutil.copy(tmp_path / "offbeat.sqlite", folder)
+    assert re.search(r"the log is broken: it lacks row \d+ of epoch 2.*restore a backup", refusal(folder, settings))
+    (folder / "offbeat.sqlite").unlink()
+    assert re.search(r"the log is broken: it lacks row \d+ of epoch 2.*restore a backup", refusal(folder, settings))
+
+
 def test_unknown_files_are_ignored(tmp_path):
     folder = tmp_path / "server"
     with running(folder) as server:

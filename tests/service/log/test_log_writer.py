@@ -159,6 +159,21 @@ async def test_a_broken_disk_ends_the_server(opened):
     assert logged(opened.path) == []
 
 
+@pytest.mark.parametrize("error", [LogUnavailableError(), ConnectionError(), AssertionError()])
+async def test_an_error_without_a_message_refuses_requests_too(error, opened, monkeypatch):
+    monkeypatch.setattr(module, "_RETRY_SECONDS", 0.2)
+    opened.errors = [(error, False)]
+    opened.writer.enter(DROP)
+    with pytest.raises(Refusal):
+        await opened.writer.wait_until_durable()
+    opened.writer.enter(DROP)
+    with pytest.raises(Refusal):
+        opened.writer.check()
+    if opened.failures:
+        with pytest.raises(Refusal):
+            await opened.writer.wait_until_durable(on_reserve=True)
+
+
 async def test_a_database_that_fails_otherwise_ends_the_server_in_one_line(opened):
     with closing(sqlite3.connect(opened.path)) as database:
         database.execute("DROP TABLE bodies")

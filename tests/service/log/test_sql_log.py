@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from offbeat.service.log import sql_log
 from offbeat.service.log.log import ReplacedError, Row
 from offbeat.service.log.sql_log import SqlLog, is_rare
 from offbeat.service.log.sql_log import log as table
@@ -106,6 +107,24 @@ def test_small_updates_are_forgotten_and_their_rows_stay(url: str) -> None:
             await log.forget_bodies(2)
             await log.tidy()
             assert await log.read(0, 10) == [FIRST, replace(rows[1], body=None), rows[2]]
+
+    asyncio.run(run())
+
+
+def test_an_append_waits_for_a_part_of_what_is_forgotten(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql_log, "_FORGOTTEN_AT_ONCE", 2)
+    rows = [FIRST, *(Row(number, 1, "coordinator", "receive", body=b"x") for number in range(2, 9))]
+
+    async def run() -> None:
+        async with opened(url) as log:
+            await log.append(rows, after=(0, 0))
+            forgetting = asyncio.create_task(log.forget_bodies(7))
+            await asyncio.sleep(0)
+            await log.append([Row(9, 1, "coordinator", "drop")], after=(8, 1))
+            left = sum(row.body is not None for row in log.read_now(table.c.number > 0))
+            await forgetting
+            assert left > 1
+            assert [row.number for row in await log.read(0, 10) if row.body is not None] == [8]
 
     asyncio.run(run())
 

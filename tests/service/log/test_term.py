@@ -135,6 +135,20 @@ def problem(seed: int, kind: type[Process] = Process, *, has_fence: bool = True)
     return None
 
 
+@pytest.mark.parametrize(("number", "epoch"), [(2, 1), (1, 2), (7, 3)])
+def test_a_process_that_knows_a_row_that_the_log_lacks_does_not_lead(number: int, epoch: int) -> None:
+    """As with a checkpoint that is newer than the log beside it."""
+    log = MemoryLog()
+
+    async def lead() -> None:
+        connection = FaultyConnection(log, Random(0), faults=0)
+        assert await Term(connection, "a").lead()
+        await Term(connection, "b", number, epoch).lead()
+
+    with pytest.raises(BrokenLogError, match=rf"it lacks row {number} of epoch {epoch}.*restore a backup"):
+        run_virtually(lead(), Random(0))
+
+
 @pytest.mark.parametrize("first", range(0, 300, 50))
 def test_nothing_acknowledged_is_lost_and_no_old_leader_writes(first: int) -> None:
     assert {seed: found for seed in range(first, first + 50) if (found := problem(seed))} == {}

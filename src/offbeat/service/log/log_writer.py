@@ -163,7 +163,7 @@ class LogWriter:
 
     def _end(self, error: BaseException) -> None:
         self._has_failed = True
-        self._refuse_waiters(str(error))
+        self._refuse_waiters(str(error) or repr(error))
         self._failed(error)
 
     async def _append(self, batch: _Batch) -> str | None:
@@ -176,7 +176,7 @@ class LogWriter:
                 batch.actions[0]()
                 del batch.actions[0]
         except (LogUnavailableError, UnknownOutcomeError) as error:
-            return str(error)
+            return str(error) or repr(error)
         except OSError as error:  # of an action
             if not is_temporary(error):
                 raise

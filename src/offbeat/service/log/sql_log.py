@@ -56,6 +56,8 @@ is_rare = log.c.owner != COORDINATOR
 
 sa.Index("rare", log.c.run, log.c.number, sqlite_where=is_rare, postgresql_where=is_rare)
 
+_FORGOTTEN_AT_ONCE = 100  # small updates
+
 # SQLite's errors that may pass while the server runs. After any other the file's content is unknown.
 _TEMPORARY = ("FULL", "READONLY", "CANTOPEN", "BUSY")
 
@@ -92,7 +94,9 @@ class SqlLog:
 
     async def forget_bodies(self, last: int) -> None:
         """Delete small updates; see ``Log``."""
-        await self._in_thread(lambda: self._forget_bodies(last))
+        # A part at a time, so that appends need not wait for all of them.
+        while await self._in_thread(lambda: self._forget_bodies(last)):
+            pass
 
     async def tidy(self) -> None:
         """Give back the space of SQLite's write-ahead log and of its free pages."""
@@ -170,11 +174,17 @@ class SqlLog:
         if small:
             connection.execute(sa.insert(bodies), small)
 
-    def _forget_bodies(self, last: int) -> None:
+    def _forget_bodies(self, last: int) -> bool:
+        """Delete some of the small updates up to a row; return whether there were any."""
         covered = (bodies.c.run == self.run) & (bodies.c.number <= last)
+        first = sa.select(bodies.c.number).where(covered).order_by(bodies.c.number).limit(_FORGOTTEN_AT_ONCE)
         try:
             with self._engine.begin() as connection:
-                connection.execute(sa.delete(bodies).where(covered))
+                end = max(connection.execute(first).scalars(), default=None)
+                if end is None:
+                    return False
+                connection.execute(sa.delete(bodies).where(covered & (bodies.c.number <= end)))
+                return True
         except exc.DBAPIError as error:
             raise self._unavailable(error) from error
 

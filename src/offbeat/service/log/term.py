@@ -47,13 +47,22 @@ class Term:
         """Try to begin an epoch behind the last row; return whether this process leads.
 
         If it does not, another row has come: the process follows the log to its end before it tries again.
+
+        Raises:
+            BrokenLogError: The log lacks the last row that the process knows.
         """
         row = Row(self.number + 1, self.epoch + 1, TERM, self._holder)
         try:
             await self.log.append([row], after=(self.number, self.epoch))
-        except (ReplacedError, UnknownOutcomeError):
+        except (ReplacedError, UnknownOutcomeError) as error:
             # An append that seemed lost may have held.
-            if await self.log.read(self.number, 1) != [row]:
+            found = await self.log.read(self.number, 1)
+            if not found and isinstance(error, ReplacedError):
+                raise BrokenLogError(
+                    f"the log is broken: it lacks row {self.number} of epoch {self.epoch}, which a checkpoint covers; "
+                    "restore a backup"
+                ) from None
+            if found != [row]:
                 return False
         self.number, self.epoch, self.is_leader = row.number, row.epoch, True
         return True
