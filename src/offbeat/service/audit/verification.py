@@ -5,14 +5,13 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from offbeat_core.errors import OffbeatError
 
-from offbeat.service.store.database import RARE, database_of, open_read_only
+from offbeat.service.store.database import RARE, opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +100,9 @@ def read_heads(path: Path) -> list[LogHead]:
 
 
 def _rows(folder: Path) -> Iterator[tuple[Any, Any]]:
-    path = database_of(folder)
     try:
-        with closing(open_read_only(path)) as database:
+        with opened(folder) as database:
             query = f"SELECT entry, head FROM log WHERE {RARE} AND head IS NOT NULL ORDER BY number"
             yield from database.execute(query)
     except sqlite3.Error as error:
-        raise OffbeatError(f"cannot read {path}: {error}") from None
+        raise OffbeatError(f"cannot read {folder / 'offbeat.sqlite'}: {error}") from None

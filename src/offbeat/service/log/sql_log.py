@@ -127,7 +127,10 @@ class SqlLog:
     def _prepare(self) -> str:
         """Make the tables, if they are not there; return the id of the run."""
         tables = sa.inspect(self._engine)
-        if tables.has_table("log") and not tables.has_table("runs"):
+        has_log = tables.has_table("log")  # which another process may make at this moment, after the other table
+        if tables.has_table("runs"):
+            self._run()
+        elif has_log:
             check_form(str(self._engine.url.database), 2)
         for is_last in (False, False, True):
             try:
@@ -138,14 +141,20 @@ class SqlLog:
                 continue  # another process may have made a table at the same moment
             break
         while True:
-            with self._engine.begin() as connection:
-                found = connection.execute(sa.select(runs).where(runs.c.name == "")).one_or_none()
-            if found is not None:
-                check_form(str(self._engine.url.database), found.form)
-                return found.run
+            if (run := self._run()) is not None:
+                return run
             with suppress(exc.IntegrityError), self._engine.begin() as connection:  # another process may be faster
                 values = {"name": "", "run": secrets.token_hex(8), "form": FORM}
                 connection.execute(sa.insert(runs).values(values))
+
+    def _run(self) -> str | None:
+        """Return the id of the database's run, if it has one; refuse another form."""
+        with self._engine.begin() as connection:
+            found = connection.execute(sa.select(runs).where(runs.c.name == "")).one_or_none()
+        if found is None:
+            return None
+        check_form(str(self._engine.url.database), found.form)
+        return found.run
 
     def _append(self, rows: Sequence[Row], after: tuple[int, int]) -> None:
         try:

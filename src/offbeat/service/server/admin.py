@@ -3,7 +3,6 @@
 import json
 import re
 import sqlite3
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from offbeat_core.http.tls import CLOCKS, is_outside_its_dates
 from offbeat.service.log.log import RUN
 from offbeat.service.server import stopped_server
 from offbeat.service.server.addresses import trust
-from offbeat.service.store.database import RARE, numbers_of, open_read_only
+from offbeat.service.store.database import RARE, numbers_of, opened
 
 
 @dataclass(frozen=True)
@@ -193,7 +192,7 @@ def export_model(folder: Path, output: Path) -> int:
 def _run(path: Path) -> ServerRun:
     folder = path.parent
     try:
-        with closing(open_read_only(path)) as database:
+        with opened(folder) as database:
             query = f"SELECT arguments FROM log WHERE {RARE} AND owner = ? AND name = 'begin'"
             (begun,) = database.execute(query, (RUN,)).fetchone() or ('{"config": {}}',)
         algorithm = json.loads(begun)["config"].get("algorithm", {}).get("algorithm", "?")

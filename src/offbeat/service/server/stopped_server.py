@@ -4,7 +4,7 @@ import math
 import os
 import sqlite3
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.checkpoint_values import read_values
 from offbeat.service.store.client_tally import listed_client
-from offbeat.service.store.database import check_form, database_of, numbers_of, open_read_only, rows_after
+from offbeat.service.store.database import database_of, numbers_of, opened, rows_after
 from offbeat.service.store.server_state import ServerState
 
 
@@ -87,9 +87,7 @@ def _database(folder: Path) -> Generator[sqlite3.Connection]:
     # SQLite makes files beside a database that it reads, unless nobody can change that.
     is_fixed = not os.access(folder, os.W_OK) and not (log.exists() and log.stat().st_size)
     try:
-        with closing(open_read_only(path, is_fixed=is_fixed)) as database:
-            (has_runs,) = database.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'runs'").fetchone()
-            check_form(folder, database.execute("SELECT form FROM runs").fetchone()[0] if has_runs else 2)
+        with opened(folder, is_fixed=is_fixed) as database:
             yield database
     except (sqlite3.Error, ValueError, LookupError, TypeError) as error:
         raise OffbeatError(f"{path} is broken ({error}): restore a backup") from None

@@ -8,7 +8,7 @@ from pathlib import Path
 from offbeat_core.errors import OffbeatError
 
 from offbeat.checkpoint_values import read_values
-from offbeat.service.store.database import database_of, numbers_of
+from offbeat.service.store.database import database_of, numbers_of, opened
 
 _MAX_ATTEMPTS = 20
 _BLOCK_BYTES = 2**20
@@ -26,7 +26,8 @@ def back_up(folder: Path, target: Path) -> int:
         raise OffbeatError(f"{target} is not empty: take another folder")
     for _ in range(_MAX_ATTEMPTS):
         try:
-            return _copy(folder, target)
+            with opened(folder):  # which has the form that is copied here
+                return _copy(folder, target)
         except FileNotFoundError:
             shutil.rmtree(target, ignore_errors=True)
         except sqlite3.Error as error:

@@ -1,7 +1,8 @@
 """A server's database, read without the server."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from offbeat_core.errors import OffbeatError
@@ -29,6 +30,20 @@ def open_read_only(path: Path, *, is_fixed: bool = False) -> sqlite3.Connection:
     """Open a database that exists, and that nothing changes if it ``is_fixed``."""
     # as_uri escapes the characters of a folder's name that have a meaning in a URI, such as # and %.
     return sqlite3.connect(f"{path.absolute().as_uri()}?{'immutable=1' if is_fixed else 'mode=ro'}", uri=True)
+
+
+@contextmanager
+def opened(folder: Path, *, is_fixed: bool = False) -> Generator[sqlite3.Connection]:
+    """Open the database in a server's folder to read it.
+
+    Raises:
+        OffbeatError: The folder has none, or one of another form.
+        sqlite3.Error: It cannot be read, within the context, too.
+    """
+    with closing(open_read_only(database_of(folder), is_fixed=is_fixed)) as database:
+        (has_runs,) = database.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'runs'").fetchone()
+        check_form(folder, database.execute("SELECT form FROM runs").fetchone()[0] if has_runs else 2)
+        yield database
 
 
 def check_form(place: object, found: int) -> None:
