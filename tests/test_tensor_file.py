@@ -184,3 +184,10 @@ class TestRefused:
             tensors["plain values"] = torch.frombuffer(bytearray(plain), dtype=torch.uint8)
         save_file(tensors, path, {"format": checkpoint_values.FORMAT})
         assert error_line(read_checkpoint, path) == f"{path} is broken: run again with --fresh"
+
+
+@pytest.mark.parametrize("size", [0, 1, 999, 1000, 1001, 2500])
+def test_long_lists_come_back_in_their_order(size: int, tmp_path: Path) -> None:
+    rows = [[number, None, "ü"] for number in range(size)]
+    write_checkpoint(tmp_path / "x", {"rows": rows, "in": {"a": {}, "b": tuple(rows), "c": ()}})
+    assert read_checkpoint(tmp_path / "x") == {"rows": rows, "in": {"a": {}, "b": rows, "c": []}}

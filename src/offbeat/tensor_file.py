@@ -5,7 +5,7 @@ A state's plain values are JSON in a tensor of bytes.
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from offbeat.checkpoint_values import BROKEN, FORMAT, PLAIN, broken, read_values
 
+_PIECE = 1000  # entries of a list that are encoded at once
 _PREFIX = struct.Struct("<Q")  # the file begins with the size of its JSON
 _NAMES = {
     torch.float64: "F64",
@@ -56,10 +57,30 @@ def write_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
     A kill during the call leaves the old state or the new one.
     """
     tensors = {key: value for key, value in state.items() if isinstance(value, Tensor)}
-    plain = json.dumps({key: value for key, value in state.items() if key not in tensors}).encode()
-    tensors[PLAIN] = torch.frombuffer(bytearray(plain), dtype=torch.uint8)
+    plain = bytearray()
+    for piece in _json_pieces({key: value for key, value in state.items() if key not in tensors}):
+        plain += piece.encode()
+    tensors[PLAIN] = torch.frombuffer(plain, dtype=torch.uint8)
     with durable_file(path) as file:
         write_tensors(file, tensors, {"format": FORMAT})
+
+
+def _json_pieces(value: Any) -> Iterator[str]:
+    """Yield a plain value's JSON in pieces.
+
+    The encoder keeps all other threads from their work, so long lists are given to it a part at a time.
+    """
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        for number, (key, part) in enumerate(value.items()):
+            yield f"{', ' if number else '{'}{json.dumps(key)}: "
+            yield from _json_pieces(part)
+        yield "}" if value else "{}"
+    elif isinstance(value, list | tuple) and len(value) > _PIECE:
+        for begin in range(0, len(value), _PIECE):
+            yield f"{', ' if begin else '['}{json.dumps(value[begin : begin + _PIECE])[1:-1]}"
+        yield "]"
+    else:
+        yield json.dumps(value)
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import random
 
 from offbeat.service.store.client_tally import ClientTally
 
+NAMES = ("visits", "counted", "refused", "lost", "staleness_sum", "state", "last_seen")
 CLIENTS = 5
 
 
@@ -82,3 +83,18 @@ def test_counts_go_on_wherever_they_were_saved():
             again.note(*call)
         check(again, visits)
         assert (again[3].last_seen, again[4].last_seen) == (9.5, None)
+
+
+def test_counts_are_as_saved_however_often_they_were_saved_before():
+    for seed in range(10):
+        tally, numbers = ClientTally(clock=lambda: 9.5), random.Random(seed)
+        for call in history(seed, 60)[0]:
+            tally.note(*call)
+            tally.see(numbers.randrange(CLIENTS))
+            if numbers.random() < 0.5:
+                saved = tally.state_dict()
+                text = json.dumps(saved)
+        assert json.dumps(saved) == text  # another thread writes them
+        assert tally.state_dict() == [
+            [client, *(getattr(tally[client], name) for name in NAMES)] for client, *_ in tally.state_dict()
+        ]

@@ -54,6 +54,8 @@ class Registry:
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
         self.sites: dict[int, Site] = {}
         self.accounts: dict[str, Account] = {}
+        self._plain: list[list[Any]] = []  # the clients' plain values, as a checkpoint holds them; never changed
+        self._changed: set[int] = set()  # the clients that have others now
         if state is not None:
             for client, (expires, next_expires, *values) in enumerate(state["clients"]):
                 self._add(client, Site(*values), expires)
@@ -67,23 +69,28 @@ class Registry:
         return {token: account for token, account in self.accounts.items() if account.kind != "client"}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return plain values, made anew only for clients that have changed."""
+        for client in sorted(self._changed):
+            self._plain[client : client + 1] = [self._plain_values(self.sites[client])]
+        self._changed.clear()
         return {
-            "clients": [
-                [
-                    *(self.accounts[site.token].expires, site.next_token and self.accounts[site.next_token].expires),
-                    *(site.name, site.enrolled, site.token, site.next_token, site.examples, site.revoked),
-                ]
-                for site in self.sites.values()
-            ],
+            "clients": list(self._plain),
             "tokens": [
                 [token, one.kind, one.client, one.uses, one.expires, one.is_next, one.revoked, one.name]
                 for token, one in self.issued.items()
             ],
         }
 
+    def _plain_values(self, site: Site) -> list[Any]:
+        expires = self.accounts[site.token].expires
+        next_expires = site.next_token and self.accounts[site.next_token].expires
+        values = (site.name, site.enrolled, site.token, site.next_token, site.examples, site.revoked)
+        return [expires, next_expires, *values]
+
     def apply(self, name: str, values: Mapping[str, Any]) -> None:
         """Make a change; its values are those of the log's row of this name."""
+        if "client" in values:
+            self._changed.add(values["client"])
         match name:
             case "enrol":
                 self._enrol(**values)
@@ -119,6 +126,7 @@ class Registry:
 
     def _add(self, client: int, site: Site, expires: float | None) -> None:
         self.sites[client] = site
+        self._changed.add(client)
         self.accounts[site.token] = Account("client", client, expires=expires, revoked=site.revoked is not None)
 
     def _set_next(self, client: int, token: str | None, expires: float | None) -> None:

@@ -48,11 +48,16 @@ class ClientTally:
     def __init__(self, state: Iterable[Any] = (), clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._counts = {client: Counts(*values) for client, *values in state}
+        self._plain: dict[int, list[Any]] = {}  # the clients' plain values, as a checkpoint holds them; never changed
+        self._changed = set(self._counts)  # the clients that have others now
         self._working = {client for client, counts in self._counts.items() if counts.state == "working"}
 
     def state_dict(self) -> list[Any]:
-        """Return plain values."""
-        return [[client, *_values_of(counts)] for client, counts in self._counts.items()]
+        """Return plain values, made anew only for clients that have changed."""
+        for client in self._changed:
+            self._plain[client] = [client, *_values_of(self._counts[client])]
+        self._changed.clear()
+        return [self._plain[client] for client in self._counts]
 
     def __getitem__(self, client: int) -> Counts:
         """Return the counts of a client; all are 0 for a new one."""
@@ -139,12 +144,15 @@ class ClientTally:
 
     def _set_state(self, client: int, counts: Counts, state: State) -> None:
         counts.state = state
+        self._changed.add(client)
         if state == "working":
             self._working.add(client)
         else:
             self._working.discard(client)
 
     def _of(self, client: int) -> Counts:
+        """Return the counts of a client, to change them."""
+        self._changed.add(client)
         return self._counts.setdefault(client, Counts())
 
 
