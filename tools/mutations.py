@@ -52,6 +52,8 @@ def make_copy(folder: str) -> Path:
     """Copy the tree, with bytecode, into a new folder in ``folder``; return its path."""
     tree = Path(tempfile.mkdtemp(dir=folder)) / "tree"
     shutil.copytree(ROOT, tree, ignore=_not_needed)
+    for path in (Path(folder), tree.parent):
+        path.chmod(0o711)  # PostgreSQL, which refuses to run as root, works in the copy as another user
     (tree / "tmp").mkdir()
     compileall.compile_dir(tree, quiet=1)
     return tree
