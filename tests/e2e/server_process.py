@@ -71,7 +71,8 @@ class Launcher:
 class Server:
     """A server with a file and a folder, which is started and killed; it runs within the context at most.
 
-    ``algorithm`` has the lines of ``[algorithm]``, ``length`` is the number of parameters; ``versions`` ends the run.
+    ``algorithm`` has the lines of ``[algorithm]``, ``length`` is the number of parameters; ``versions`` ends the run,
+    ``extra`` are further sections.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Server:
         clients: int,
         versions: int | None = None,
         checkpoint_seconds: float = 0.2,
+        extra: str = "",
     ) -> None:
         (folder / "own_model.py").write_text(MODEL)
         self.file = folder / "server.toml"
@@ -94,6 +96,7 @@ class Server:
             folder="server", port=self.port, algorithm=algorithm, length=length, clients=clients,
             server="lease_seconds = 1.5", checkpoint_seconds=checkpoint_seconds,
         )  # fmt: skip
+        text += extra
         self.file.write_text(text if versions is None else f"{text}\n[stop]\nversions = {versions}\n")
         self._launcher = launcher
         self._process: int | None = None

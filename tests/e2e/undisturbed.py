@@ -29,7 +29,7 @@ That is start − end.
 
 @dataclass
 class Undisturbed:
-    """The run that the log in a server's folder describes; ``encode`` makes the body of an upload.
+    """The run that the log in a server's folder, or ``rows``, describes; ``encode`` makes the body of an upload.
 
     Attributes:
         coordinator: At the end of the log.
@@ -46,6 +46,7 @@ class Undisturbed:
     folder: Path
     make_delta: MakeDelta
     encode: Callable[[Tensor], bytes]
+    rows: list[Any] | None = None
     receipts: Told = field(default_factory=Told)
     replaced: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     last: dict[int, int] = field(default_factory=dict[int, int])
@@ -56,8 +57,7 @@ class Undisturbed:
         self._starts: dict[int, tuple[Tensor, Tensor | None]] = {}  # by version, and what went down beside it
         self.model_digests: dict[int, str] = {}  # of all that is downloaded, by version
         self._note_model()
-        with closing(sqlite3.connect(self.folder / "offbeat.sqlite")) as database:
-            rows = database.execute("SELECT number, owner, name, arguments, digest FROM log ORDER BY number").fetchall()
+        rows = _rows(self.folder) if self.rows is None else self.rows
         assert [number for number, *_ in rows] == list(range(1, len(rows) + 1))
         for _, owner, name, text, digest in rows:
             if owner == "coordinator":
@@ -144,3 +144,8 @@ class Undisturbed:
         which = arguments["client"], arguments["visit"]
         assert which not in self.receipts, "an update was applied twice"
         self.receipts[which] = receipt
+
+
+def _rows(folder: Path) -> list[Any]:
+    with closing(sqlite3.connect(folder / "offbeat.sqlite")) as database:
+        return database.execute("SELECT number, owner, name, arguments, digest FROM log ORDER BY number").fetchall()

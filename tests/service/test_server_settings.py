@@ -1,10 +1,11 @@
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from offbeat.config.server_file import ServiceSection
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluationSettings
-from offbeat.service.server_settings import ServerSettings, ServiceSettings
+from offbeat.service.server_settings import ServerSettings, ServiceSettings, StoreSettings
 
 
 def test_keys_that_fix_the_run_are_marked():
@@ -24,3 +25,14 @@ def test_clients_evaluate_if_there_are_versions_to_evaluate(lease_seconds, wait_
     )
     assert settings(evaluate_every=3) is None
     assert settings(evaluate_on_clients=4) is None
+
+
+def test_a_shared_log_is_in_postgresql_and_its_password_is_elsewhere():
+    store = StoreSettings(log="postgresql://offbeat@db:5432/offbeat", blobs="s3://bucket/prefix")
+    assert store.blobs == "s3://bucket/prefix"
+    for log, line in {
+        "sqlite:///x": "log must begin with postgresql://",
+        "postgresql://offbeat:secret@db/offbeat": "log must not hold a password: put it into PGPASSWORD",
+    }.items():
+        with pytest.raises(ValidationError, match=line):
+            StoreSettings(log=log, blobs="s3://bucket")

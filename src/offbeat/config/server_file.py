@@ -28,7 +28,7 @@ from offbeat.config.privacy_section import PrivacySection
 from offbeat.config.set_option import read_changed
 from offbeat.config.user_paths import UserPath
 from offbeat.early_stop import EarlyStop
-from offbeat.service.server_settings import FIXED, ServerSettings, ServiceSettings
+from offbeat.service.server_settings import FIXED, ServerSettings, ServiceSettings, StoreSettings
 from offbeat.training.objectives import METRICS
 from offbeat.training.trainer_names import TRAINING_LOSS
 
@@ -90,6 +90,8 @@ class ServerFile(Section):
     """A file: one run of one algorithm with real clients."""
 
     service: ServiceSection
+    store: StoreSettings | None = None
+    """A log and large files that several servers share: one of them leads, the others stand by."""
     model: ModelSection
     data: DataSection | None = None
     """The data set for evaluations, which also decides the size of a built-in model; clients have data of their own."""
@@ -139,6 +141,15 @@ class ServerFile(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_store(self) -> "ServerFile":
+        if self.store is not None and self.privacy is not None and self.privacy.helper is None:
+            raise ValueError(
+                "store: noise without a helper needs a secret in the server's folder, which another server lacks: set "
+                "privacy.helper, or leave [store] out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_norm(self) -> "ServerFile":
         # The limit of [server] has always been the one that applied, and must not change when a server restarts.
         if self.server.max_update_norm is not None and self.service.max_update_norm is not None:
@@ -176,6 +187,7 @@ class ServerFile(Section):
         limit = math.inf if self.privacy else self.server.max_update_norm or self.service.max_update_norm
         values: dict[str, Any] = {
             "folder": Path(self.service.folder),
+            "store": self.store,
             "service": self.service.model_copy(update={"max_update_norm": limit}),
             "lease_seconds": self.server.lease_seconds,
             "stop_versions": (self.stop and self.stop.versions) or math.inf,
@@ -197,7 +209,7 @@ class ServerFile(Section):
 
     def resolved(self) -> dict[str, Any]:
         """Return what must not change when the server restarts, with defaults."""
-        table = self.model_dump(exclude_none=True, exclude={"service", "algorithm", "evaluate"}, mode="json")
+        table = self.model_dump(exclude_none=True, exclude={"service", "store", "algorithm", "evaluate"}, mode="json")
         if self.privacy is not None:  # the helper's address may change
             table["privacy"] |= {"helper": self.privacy.helper is not None}
         service = self.service.model_dump(include=self.service.fixed(), exclude_none=True, mode="json")

@@ -58,6 +58,12 @@ def is_descriptor_shortage(error: OSError) -> bool:
     return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
+def unwritable(problem: str) -> Refusal:
+    """Return the refusal for a log that cannot be written."""
+    detail = f"the server's log cannot be written ({problem}): its operator must mend that, or free space; try later"
+    return Refusal("no-space", detail, {"Retry-After": "5"})
+
+
 def no_space(problem: OSError | str) -> Refusal:
     """Return the refusal for a disk that is full, or for too many open files."""
     if isinstance(problem, OSError) and is_descriptor_shortage(problem):

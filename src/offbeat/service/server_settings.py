@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from offbeat_core.serving.certificates import Certificates
 from offbeat_core.tables.section import Count, Positive, Section
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from offbeat.early_stop import EarlyStop
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluationSettings
@@ -55,12 +55,31 @@ class ServiceSettings(Section):
         return {name for name, key in cls.model_fields.items() if FIXED in key.metadata}
 
 
+class StoreSettings(Section):
+    """The keys of ``[store]``."""
+
+    log: str
+    """The log's database, `postgresql://USER@HOST/DATABASE`; its password comes from PGPASSWORD or a password file."""
+    blobs: str
+    """Where large updates and checkpoints lie: `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, or
+    `file:///FOLDER` for a folder that all servers share. Credentials come from the environment."""
+
+    @model_validator(mode="after")
+    def _check_log(self) -> "StoreSettings":
+        if not self.log.startswith("postgresql://"):
+            raise ValueError("log must begin with postgresql://; leave [store] out for a log in service.folder")
+        if ":" in self.log.removeprefix("postgresql://").rpartition("@")[0]:
+            raise ValueError("log must not hold a password: put it into PGPASSWORD, or a file that PGPASSFILE names")
+        return self
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
     """All settings of a server."""
 
     folder: Path
     service: ServiceSettings = field(default_factory=ServiceSettings)
+    store: StoreSettings | None = None  # a log and blobs that several servers share; None: in the folder
     certificates: Certificates | None = None  # for TLS; None for plain HTTP
     checkpoint_bytes: int = 2**28  # of updates between two checkpoints, at most; for large models 16 of theirs
     upload_budget: int = 2**34  # bytes of uploads under way, at most

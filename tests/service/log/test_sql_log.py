@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from offbeat.service.log import sql_log
 from offbeat.service.log.log import ReplacedError, Row
-from offbeat.service.log.sql_log import SqlLog, is_rare
+from offbeat.service.log.sql_log import Leader, SqlLog, is_rare
 from offbeat.service.log.sql_log import log as table
 from tests.postgres import postgres as postgres
 
@@ -26,7 +26,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
     yield url
     engine = sa.create_engine(url)
     with engine.begin() as connection:
-        connection.exec_driver_sql("DROP TABLE IF EXISTS log, bodies, runs")
+        connection.exec_driver_sql("DROP TABLE IF EXISTS log, bodies, runs, leaders")
     engine.dispose()
 
 
@@ -145,5 +145,21 @@ def test_rare_rows_are_found_by_their_owner(url: str) -> None:
             await log.append(rows, after=(0, 0))
             assert log.read_now(is_rare & (table.c.owner == "run")) == rows[2:]
             assert log.read_now(~is_rare, 1) == rows[1:2]
+
+    asyncio.run(run())
+
+
+def test_the_leader_of_the_last_epoch_shows_itself(url: str) -> None:
+    async def run() -> None:
+        async with opened(url) as log:
+            assert await log.leader() is None
+            await log.beat(1, "a")
+            assert await log.leader() == Leader(1, 0, "a")
+            await log.beat(1, "a")
+            await log.beat(2, "b")
+            assert await log.leader() == Leader(2, 2, "b")
+            with pytest.raises(ReplacedError, match="it has begun epoch 2"):
+                await log.beat(1, "a")
+            assert await log.leader() == Leader(2, 2, "b")
 
     asyncio.run(run())

@@ -27,6 +27,7 @@ from offbeat.service.refusal import Refusal
 from offbeat.service.store.disk import Disk
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.store.server_state import ServerState
+from offbeat.service.store.shared_files import SharedFiles
 from offbeat.service.updates.update_body import Body
 from offbeat.service.updates.update_header import Header
 from offbeat.service.updates.upload_history import UploadHistory
@@ -49,6 +50,8 @@ class Engine:
         calls: Logs the coordinator's calls.
         publisher: Writes versions.
         has_sealed: Set when a sum is sealed that a helper has to open.
+        shared: The files that other servers have, too; None if there are none.
+        life: Shows other servers that this one leads; None if there are none.
         must_assign: Whether the last attempt to assign work failed, so that clients may have to be given work.
     """
 
@@ -76,6 +79,8 @@ class Engine:
         self.publisher = VersionPublisher(run.coordinator, models, log_writer, disk)
         self.shares = shares
         self.has_sealed = asyncio.Event()
+        self.shared: SharedFiles | None = None
+        self.life: asyncio.Task[None] | None = None
         self.must_assign = False
         self._intake = UpdateIntake(run, models, history.digests, shares)
         self._is_stopping = False
@@ -285,5 +290,7 @@ class Engine:
 
     async def close(self) -> None:
         """Write the rest of the log, and end all threads."""
+        if self.life is not None:
+            self.life.cancel()
         await self.log_writer.close()
         self.publisher.close()

@@ -116,9 +116,14 @@ class LiveRun:
 
     def needed_versions(self) -> set[int]:
         """Return the newest version and those that visits began from and still need."""
-        algorithm, coordinator = self.coordinator.algorithm, self.coordinator
-        return {algorithm.version} | {
-            assignment.version
-            for assignment in coordinator.visits.open_assignments()
-            if algorithm.needs_base or coordinator.visits.has_slot(assignment.client)
-        }
+        return needed_versions(self.coordinator)
+
+
+def needed_versions(coordinator: Coordinator) -> set[int]:
+    """Return the newest version and those that visits began from and still need."""
+    algorithm, visits = coordinator.algorithm, coordinator.visits
+    return {algorithm.version} | {
+        assignment.version
+        for assignment in visits.open_assignments()
+        if algorithm.needs_base or visits.has_slot(assignment.client)
+    }

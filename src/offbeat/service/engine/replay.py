@@ -4,10 +4,13 @@ from offbeat_core.errors import OffbeatError
 from offbeat_private.masks.envelope import parse
 
 from offbeat.coordinator import Coordinator
+from offbeat.service.engine.call_recorder import UpdateFiles
+from offbeat.service.engine.live_run import needed_versions
 from offbeat.service.engine.server_checkpoint import load_checkpoint
 from offbeat.service.log.log import COORDINATOR, Row
-from offbeat.service.store.call_records import call_of, vector_of
+from offbeat.service.store.call_records import UpdateFolder, call_of, vector_of
 from offbeat.service.store.model_files import Layout, ModelFiles
+from offbeat.service.store.shared_files import OWNER as CHECKPOINT
 from offbeat.service.store.store import Store
 from offbeat.service.updates.update_body import BufferedUpdate, StoredUpdate, check_body
 from offbeat.service.updates.upload_history import norm_unit
@@ -27,13 +30,14 @@ class Replay:
         number: The last row.
         epoch: That row's epoch.
         now: Seconds that the run has taken.
-        files: The large updates since the checkpoint, each with its row's number.
+        files: The files of large updates that are needed.
 
     Raises:
         OffbeatError: The checkpoint is broken.
     """
 
     def __init__(self, store: Store, coordinator: Coordinator, layout: Layout) -> None:
+        store.take_newest_checkpoint()
         self.coordinator = coordinator
         self.models = ModelFiles(store.folder / "models", layout)
         loaded = load_checkpoint(store, coordinator)
@@ -41,8 +45,9 @@ class Replay:
         self.state = loaded.state
         self.history = loaded.history
         self.run_history = loaded.run_history
-        self.files: list[tuple[int, StoredUpdate]] = []
-        self._updates = store.folder / "updates"
+        self.files = UpdateFiles()
+        self._folder = store.folder
+        self._updates = UpdateFolder(store.folder / "updates", store.shared)
         # A kill may have left other versions incomplete.
         self.models.keep(loaded.versions)
         self.models.discard_pending()
@@ -55,12 +60,20 @@ class Replay:
             if row.owner == COORDINATOR:
                 self._call(row)
                 self.now = max(self.now, values["now"])
+            elif row.owner == CHECKPOINT:
+                self._delete_covered(values["number"])
         except (ValueError, LookupError, TypeError, AssertionError) as error:
             raise OffbeatError(
-                f"{self._updates.parent} is broken: row {row.number} of its log does not follow from those before it "
+                f"{self._folder} is broken: row {row.number} of its log does not follow from those before it "
                 f"({error}); restore a backup"
             ) from error
         self.number, self.epoch = row.number, row.epoch
+
+    def _delete_covered(self, number: int) -> None:
+        """Delete this server's files that another one's checkpoint covers."""
+        for path in self.files.forget(number):
+            path.unlink(missing_ok=True)
+        self.models.keep(needed_versions(self.coordinator))
 
     def _call(self, row: Row) -> None:
         algorithm, visits = self.coordinator.algorithm, self.coordinator.visits
@@ -73,7 +86,7 @@ class Replay:
         self.run_history.note(call, self.coordinator)
         update = vector_of(call)
         if isinstance(update, StoredUpdate):
-            self.files.append((row.number, update))
+            self.files.add(row.number, update)
         if assignment is None:
             return
         client, visit = assignment.client, assignment.visit

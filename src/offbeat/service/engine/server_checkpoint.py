@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,12 +18,14 @@ from offbeat.service.log.sql_log import is_rare
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.database import numbers_of
 from offbeat.service.store.server_state import ServerState
+from offbeat.service.store.shared_files import SharedFiles, files_of
 from offbeat.service.store.store import Store
 from offbeat.service.updates.upload_history import UploadHistory, load_history
 from offbeat.tensor_file import read_checkpoint, write_checkpoint
 
 _LOG_BYTES = 2**23  # of the reserve, beside a checkpoint and a model: to empty the write-ahead log takes its size again
 _MAX_SHARE = 0.05  # of the time that goes into checkpoints
+_STANDBY_SECONDS = 10.0  # how far a server that stands by may lag behind
 _LOOK_SECONDS = 0.5  # between two looks whether a checkpoint is due
 
 
@@ -33,10 +36,14 @@ class CheckpointWriter:
     to keep back for the next checkpoint, its model and the log.
     """
 
-    def __init__(self, folder: Path, engine: Engine) -> None:
+    def __init__(self, store: Store, engine: Engine) -> None:
         self.reserve_size = 0
-        self._folder = folder
+        self._folder = store.folder
+        self._shared = store.shared
         self._engine = engine
+        self._shared_names: set[str] = set()  # of the last checkpoint's files
+        # When each checkpoint was made, its number, and the names of shared files that it makes superfluous.
+        self._covered: deque[tuple[float, int, set[str]]] = deque()
         self._kept_versions: set[int] = set()  # needed at the last checkpoint, and perhaps being downloaded
         # Held by the thread that writes, also if the call that waits for it was cancelled.
         self._write_lock = threading.Lock()
@@ -65,9 +72,13 @@ class CheckpointWriter:
         }
         models = [engine.models.path(version) for version in versions]
         await asyncio.to_thread(self._write, path, state, models)
+        names: set[str] = set()
+        if self._shared is not None:
+            names = await self._share(self._shared, number, path, versions)
         async with engine.lock:
-            self._delete_covered(number, versions)
-        await engine.log_writer.forget_bodies(number)
+            names |= {f"updates/{file.name}" for file in self._delete_covered(number, versions)}
+        self._covered.append((engine.run.now, number, names))
+        await self._forget()
         self.reserve_size = path.stat().st_size + engine.models.path(max(versions)).stat().st_size + _LOG_BYTES
         if engine.disk.problem is None:
             await asyncio.to_thread(engine.disk.keep_reserve, self.reserve_size)
@@ -79,17 +90,36 @@ class CheckpointWriter:
             sync_folder(models[0].parent)
             write_checkpoint(path, state)
 
-    def _delete_covered(self, number: int, versions: set[int]) -> None:
-        """Delete the files that only rows up to ``number`` need, under the lock."""
+    async def _share(self, shared: SharedFiles, number: int, path: Path, versions: set[int]) -> set[str]:
+        """Let other servers have the checkpoint; return the files of the one before, which none needs any more."""
+        engine = self._engine
+        models = {version: (engine.models.path(version), engine.models.digest(version)) for version in versions}
+        change = await shared.upload_checkpoint(number, path, models)
+        engine.log_writer.enter(change)
+        await engine.log_writer.wait_until_durable(on_reserve=True)
+        before, self._shared_names = self._shared_names, files_of(change.arguments)
+        return before - self._shared_names
+
+    async def _forget(self) -> None:
+        """Delete what checkpoints cover from the log and the shared files, where a standby may still read it."""
+        patience = 0.0 if self._shared is None else _STANDBY_SECONDS
+        while self._covered and self._covered[0][0] <= self._engine.run.now - patience:
+            _, number, names = self._covered.popleft()
+            await self._engine.log_writer.forget_bodies(number)
+            if self._shared is not None:
+                await self._shared.delete(names - self._shared_names)
+
+    def _delete_covered(self, number: int, versions: set[int]) -> list[Path]:
+        """Delete the files that only rows up to ``number`` need, under the lock; return those of updates."""
         engine = self._engine
         # The coordinator's newest version may have no file yet.
         published = max(engine.models.versions())
         engine.models.keep({published} | _needed_versions(engine) | versions | self._kept_versions)
         self._kept_versions = versions
-        engine.calls.delete_covered(number)
         for other in numbers_of(self._folder / "checkpoints"):
             if other < number:
                 _path(self._folder, other).unlink(missing_ok=True)
+        return engine.calls.delete_covered(number)
 
 
 def _needed_versions(engine: Engine) -> set[int]:
@@ -191,7 +221,8 @@ class CheckpointSchedule:
         number, stored = engine.log_writer.number, engine.calls.stored_bytes
         try:
             await self._checkpoints.write()
-            self._number, self._stored_bytes = number, stored
+            shares = engine.shared is not None  # which enters a row
+            self._number, self._stored_bytes = number + shares, stored
         except OSError as error:
             engine.disk.refusal(error)  # if it passes, the last checkpoint still holds
         except Refusal:

@@ -1,12 +1,11 @@
 """The start of an engine: the last checkpoint, the log's later rows, the lead."""
 
+import asyncio
 import json
 import secrets
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
-
-from offbeat_core.errors import OffbeatError
 
 from offbeat.coordinator import Coordinator
 from offbeat.service.client_evaluation.client_evaluations import OWNER as EVALUATIONS
@@ -16,9 +15,10 @@ from offbeat.service.engine.evaluation_queue import delete_links
 from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.engine.replay import Replay
 from offbeat.service.engine.server_checkpoint import CheckpointWriter
-from offbeat.service.log.log import RUN, Change, LogUnavailableError, UnknownOutcomeError
+from offbeat.service.engine.standby import lead_at_once, show_life, take_lead
+from offbeat.service.log.log import RUN, Change
 from offbeat.service.log.log_writer import LogWriter
-from offbeat.service.log.sql_log import is_rare, log
+from offbeat.service.log.sql_log import SqlLog, is_rare, log
 from offbeat.service.log.term import Term
 from offbeat.service.masked.masked_shares import MaskedShares
 from offbeat.service.server_settings import ServerSettings
@@ -26,6 +26,16 @@ from offbeat.service.store.model_files import Layout
 from offbeat.service.store.server_state import RunState, check_config
 from offbeat.service.store.store import Store
 from offbeat.service.updates.uploads import clean_up
+
+
+def _begin_life(log: SqlLog, epoch: int, failed: Callable[[BaseException], None]) -> asyncio.Task[None]:
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            failed(error)
+
+    life = asyncio.create_task(show_life(log, epoch))
+    life.add_done_callback(ended)
+    return life
 
 
 async def open_engine(
@@ -48,7 +58,10 @@ async def open_engine(
     delete_links(store.folder)
     replay = Replay(store, coordinator, layout)
     term = Term(store.log, secrets.token_hex(8), replay.number, replay.epoch)
-    await _lead(term, replay)
+    if store.shared is not None:
+        await take_lead(store.log, term, replay)
+    else:
+        await lead_at_once(term, replay)
     coordinator.forget_presence()
     models, state = replay.models, replay.state
     run = LiveRun(
@@ -63,34 +76,26 @@ async def open_engine(
     terms = settings.privacy and settings.privacy.terms
     shares = None if terms is None else MaskedShares(terms, coordinator, models, replay.history.keys)
     async with AsyncExitStack() as unless_started:
+        life = None
+        if store.shared is not None:
+            life = _begin_life(store.log, term.epoch, failed)
+            unless_started.callback(life.cancel)
         log_writer = LogWriter(term, store.disk, failed)
         unless_started.push_async_callback(log_writer.close)
         engine = Engine(run, log_writer, models, store.disk, replay.history, state, shares)
         unless_started.push_async_callback(engine.close)
-        for number, update in replay.files:
-            engine.calls.update_files.add(number, update)
+        engine.calls.update_files = replay.files
+        engine.shared, engine.life = store.shared, life
         _take_config(engine, store.log.run, config)
-        clean_up(store.folder, {update.path.name for _, update in replay.files})
+        clean_up(store.folder, replay.files)
         if settings.client_evaluation is not None:
             _resume_evaluations(settings.client_evaluation, store, engine)
-        checkpoints = CheckpointWriter(store.folder, engine)
+        checkpoints = CheckpointWriter(store, engine)
         await checkpoints.write()
         for version in models.versions():
             models.digest(version)  # now, while nobody waits for it
         unless_started.pop_all()
     return engine, checkpoints
-
-
-async def _lead(term: Term, replay: Replay) -> None:
-    """Follow the log to its end, and lead from there."""
-    try:
-        while True:
-            async for row in term.follow():
-                replay.apply(row)
-            if await term.lead():
-                return
-    except (LogUnavailableError, UnknownOutcomeError) as error:
-        raise OffbeatError(f"the log cannot be used: {error}") from error
 
 
 def _run_state(store: Store) -> RunState:

@@ -156,6 +156,8 @@ class UpdateReceiver:
             length, is_masked = self._engine.models.length, isinstance(request.header, ShareHeader)
             update = StoredUpdate(body.path, request.header.bytes, length, plan.compression, body.sha256, is_masked)
             norm = await asyncio.to_thread(self._check_and_sync, request.header, plan, update)
+            if self._engine.shared is not None:
+                await self._engine.shared.upload(body.path, f"updates/{body.path.name}")
             return await self._hand_in(request, update, norm)
         finally:
             # Without a row in the log the update was refused or does not count.

@@ -11,7 +11,7 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.service.log.log import Change, LogUnavailableError, ReplacedError, Row, UnknownOutcomeError
 from offbeat.service.log.term import Term
-from offbeat.service.refusal import no_space
+from offbeat.service.refusal import unwritable
 from offbeat.service.store.disk import Disk, is_temporary
 
 _RETRY_SECONDS = 1.0  # between two attempts while the log cannot be written
@@ -99,7 +99,7 @@ class LogWriter:
         """Refuse if the log cannot be written now."""
         problem = self.problem
         if problem is not None:
-            raise no_space(problem)
+            raise unwritable(problem)
 
     async def wait_until_durable(self, *, on_reserve: bool = False) -> None:
         """Wait until all that has been entered so far is durable.
@@ -197,4 +197,4 @@ class LogWriter:
         while self._waiters:
             _, future = self._waiters.popleft()
             if not future.done():
-                future.set_exception(no_space(problem))
+                future.set_exception(unwritable(problem))

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from offbeat_core.errors import OffbeatError
@@ -51,6 +51,15 @@ bodies = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 
+leaders = sa.Table(
+    "leaders",
+    _metadata,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("beats", sa.BigInteger, nullable=False),  # it grows while the leader lives
+    sa.Column("name", sa.Text, nullable=False),  # for people
+)
+
 is_rare = log.c.owner != COORDINATOR
 """Whether a row is none of the coordinator's calls."""
 
@@ -60,6 +69,14 @@ _FORGOTTEN_AT_ONCE = 100  # small updates
 
 # SQLite's errors that may pass while the server runs. After any other the file's content is unknown.
 _TEMPORARY = ("FULL", "READONLY", "CANTOPEN", "BUSY")
+
+
+class Leader(NamedTuple):
+    """The leader that was seen last."""
+
+    epoch: int
+    beats: int  # it grows while the leader lives
+    name: str
 
 
 class SqlLog:
@@ -103,6 +120,33 @@ class SqlLog:
         if self._is_sqlite:
             with suppress(exc.OperationalError):  # there is no space for that
                 await self._in_thread(self._shrink)
+
+    async def beat(self, epoch: int, name: str) -> None:
+        """Show that the leader of an epoch lives; nothing rests on it but who tries to lead.
+
+        Raises:
+            ReplacedError: The leader of a later epoch has shown itself.
+            LogUnavailableError: The log cannot be reached.
+        """
+        await self._in_thread(lambda: self._beat(epoch, name))
+
+    async def leader(self) -> Leader | None:
+        """Return the last leader that has shown itself; None if there was none.
+
+        Raises:
+            LogUnavailableError: The log cannot be reached.
+        """
+        return await self._in_thread(self.leader_now)
+
+    def leader_now(self) -> Leader | None:
+        """Return the last leader that has shown itself, in this thread."""
+        query = sa.select(leaders.c.epoch, leaders.c.beats, leaders.c.name).where(leaders.c.run == self.run)
+        try:
+            with self._engine.connect() as connection:
+                found = connection.execute(query).one_or_none()
+        except exc.DBAPIError as error:
+            raise self._unavailable(error) from error
+        return None if found is None else Leader(*found)
 
     def read_now(self, which: sa.ColumnElement[bool], limit: int | None = None) -> list[Row]:
         """Return the rows for which a condition on ``log``'s columns holds, in order."""
@@ -182,6 +226,22 @@ class SqlLog:
         small = [{"run": self.run, "number": row.number, "body": row.body} for row in rows if row.body is not None]
         if small:
             connection.execute(sa.insert(bodies), small)
+
+    def _beat(self, epoch: int, name: str) -> None:
+        own = leaders.c.run == self.run
+        try:
+            with self._engine.begin() as connection:
+                values = {"epoch": epoch, "beats": leaders.c.beats + 1, "name": name}
+                older = sa.update(leaders).where(own & (leaders.c.epoch <= epoch)).values(values)
+                if connection.execute(older).rowcount:
+                    return
+                newer = connection.execute(sa.select(leaders.c.epoch).where(own)).scalar()
+                if newer is not None:
+                    raise ReplacedError(f"it has begun epoch {newer}")
+                first = {"run": self.run, "epoch": epoch, "beats": 0, "name": name}
+                connection.execute(sa.insert(leaders).values(first))
+        except exc.DBAPIError as error:
+            raise self._unavailable(error) from error
 
     def _forget_bodies(self, last: int) -> bool:
         """Delete some of the small updates up to a row; return whether there were any."""

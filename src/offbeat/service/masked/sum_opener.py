@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import TypeVar
 
 import numpy as np
@@ -136,6 +137,8 @@ class SumOpener:
             await self._withdraw(closed, _released(refusal))
             return
         opened = await engine.publisher.aggregate(lambda: self._opened(closed, number, answer))
+        if opened is not None and engine.shared is not None:
+            await engine.shared.upload(opened.path, f"updates/{opened.path.name}")
         async with engine.lock:
             if opened is None:
                 event("sum_discarded", logging.WARNING, sum=number)
@@ -162,7 +165,7 @@ class SumOpener:
             self._buffer.check_opened(torch.from_numpy(words))
         except ValueError:
             return None
-        path = self._folder / f"sum-{number}"
+        path = self._folder / f"sum-{number}-{token_hex(8)}"
         little_endian: NDArray[np.int32] = words.astype("<i4", copy=False)
         with durable_file(path, 0o600) as file:
             file.write(little_endian.data)

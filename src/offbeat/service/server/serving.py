@@ -1,7 +1,7 @@
 """The life of a server.
 
 Start: lock and open the folder, compare its configuration, bind the socket, load the checkpoint, replay the log's later
-records, write a new checkpoint, then answer requests.
+rows, write a new checkpoint, then answer requests.
 
 Stop, by a signal or a failure: hand out no more work, let requests under way end (ten seconds at most), write a
 checkpoint, close the log, release the folder.
@@ -10,12 +10,12 @@ checkpoint, close the log, release the folder.
 import asyncio
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from offbeat_core.errors import OffbeatError
 from offbeat_core.files import write_durably
@@ -28,6 +28,7 @@ from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.accounts.issued_tokens import IN_FOLDER
 from offbeat.service.accounts.registry import Kind
 from offbeat.service.audit.audit_log import AuditLog, start_facts
+from offbeat.service.blobs.check_blobs import check
 from offbeat.service.engine.engine import Engine
 from offbeat.service.engine.evaluation_queue import EvaluationQueue
 from offbeat.service.engine.lease_timer import LeaseTimer
@@ -44,6 +45,8 @@ from offbeat.service.server_settings import ServerSettings
 from offbeat.service.store.model_files import Layout
 from offbeat.service.store.store import Store
 from offbeat.service.updates.uploads import Uploads
+
+T = TypeVar("T")
 
 _GRACE_SECONDS = 10.0  # for requests under way when the server stops
 _MIN_MODELS = 16  # a checkpoint is due by size after updates of at least so many models
@@ -95,18 +98,40 @@ async def serve(
     with (
         _private_files(),
         _disk_errors(settings.folder, end),
-        closing(Store(settings.folder, end.set)) as store,
-        listen(settings.service.host, settings.service.port) as listener,
+        closing(Store(settings.folder, end.set, settings.store)) as store,
+        ExitStack() as listening,
     ):
-        engine, checkpoints = await open_engine(store, coordinator, layout, settings, end.set)
+        if store.shared is None:
+            listener = listening.enter_context(listen(settings.service.host, settings.service.port))
+        else:
+            await check(store.shared.blobs)
+            listener = None  # a server that stands by refuses connections, so that a balancer turns to the leader
+        opened = await _unless_stopped(open_engine(store, coordinator, layout, settings, end.set), stop)
+        if opened is None:
+            return
+        engine, checkpoints = opened
         try:
-            service = await _open_service(settings, store, engine)
-            await _folder_token(store.folder, service, "admin")
-            token = await _folder_token(store.folder, service, "enrolment")
+            if listener is None:
+                listener = listening.enter_context(listen(settings.service.host, settings.service.port))
+            service = await _open_service(settings, engine)
+            await _folder_token(store, service, "admin")
+            token = await _folder_token(store, service, "enrolment")
             async with _evaluating(settings, engine):
                 await _listen(settings, service, checkpoints, listener, limit, token, ready, end, stop)
         finally:
             await engine.close()
+
+
+async def _unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T | None:
+    """Return a coroutine's result; None if the server is stopped before that."""
+    task, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([task, stopping], return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        for each in (task, stopping):
+            each.cancel()
+        await asyncio.gather(task, stopping, return_exceptions=True)
 
 
 async def _listen(
@@ -171,7 +196,7 @@ async def _listen(
             await checkpoints.write()
 
 
-async def _open_service(settings: ServerSettings, store: Store, engine: Engine) -> Operations:
+async def _open_service(settings: ServerSettings, engine: Engine) -> Operations:
     audit = AuditLog(engine.log_writer, engine.state)
     accounts = Accounts(
         engine.state.registry,
@@ -183,20 +208,24 @@ async def _open_service(settings: ServerSettings, store: Store, engine: Engine) 
         keeps_examples=settings.privacy is None,
     )
     audit.add("server started", run=engine.run.state.run_id, **start_facts(settings))
-    uploads = Uploads(store.folder, settings.upload_budget)
+    uploads = Uploads(settings.folder, settings.upload_budget)
     service = Operations(engine, uploads, accounts, settings)
     await service.weigh_clients()  # in case the last server ended just before
     return service
 
 
-async def _folder_token(folder: Path, service: Operations, kind: Kind) -> str:
-    """Return the token in the folder's file, new if need be; revoke all others."""
-    path, accounts, log_writer = folder / f"{kind}-token", service.accounts, service.engine.log_writer
+async def _folder_token(store: Store, service: Operations, kind: Kind) -> str:
+    """Return the token in the folder's file, new if need be; revoke all others.
+
+    Where several servers share the log, each has a file of its own, and none is revoked.
+    """
+    path, accounts, log_writer = store.folder / f"{kind}-token", service.accounts, service.engine.log_writer
     token = None
     with suppress(FileNotFoundError, ValueError):
         found = path.read_text(encoding="ascii").strip()
         token = found if accounts.is_valid(found, kind) else None
-    accounts.issued.keep_in_folder(kind, token)
+    if store.shared is None:
+        accounts.issued.keep_in_folder(kind, token)
     if token is None:
         token = accounts.issued.make(kind, name=IN_FOLDER)
         await log_writer.wait_until_durable()

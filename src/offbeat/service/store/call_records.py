@@ -14,6 +14,7 @@ from offbeat.algorithms.components import Compression
 from offbeat.coordinator import Coordinator, RecordedCall
 from offbeat.service.log.log import COORDINATOR, Change, Row
 from offbeat.service.store.model_files import ModelFiles
+from offbeat.service.store.shared_files import SharedFiles
 from offbeat.service.updates.update_body import BufferedUpdate, StoredUpdate
 
 _VECTORS = ("vector", "opened")  # an update's, or an opened sum's
@@ -37,6 +38,21 @@ class DiscardedUpdate:
     def resolve(self) -> Tensor:
         """Raise ``AssertionError``: an algorithm reads counted updates only."""
         raise AssertionError("the update does not count, so it was not stored")
+
+
+class UpdateFolder:
+    """The folder of large updates, which are taken from ``shared`` files if they are not there."""
+
+    def __init__(self, path: Path, shared: SharedFiles | None = None) -> None:
+        self._path = path
+        self._shared = shared
+
+    def fetch(self, name: str, digest: str) -> Path:
+        """Return the file of an update; it may not exist, or be broken, if nothing is shared."""
+        path = self._path / name
+        if self._shared is not None:
+            self._shared.download(f"updates/{name}", digest, path)
+        return path
 
 
 def entry_of(call: RecordedCall, outcome: list[Any] | None) -> tuple[Change, Belongings]:
@@ -69,12 +85,12 @@ def vector_of(call: RecordedCall) -> object:
     return next((call.arguments[name] for name in _VECTORS if name in call.arguments), None)
 
 
-def call_of(row: Row, coordinator: Coordinator, updates: Path, models: ModelFiles) -> RecordedCall:
+def call_of(row: Row, coordinator: Coordinator, folder: UpdateFolder, models: ModelFiles) -> RecordedCall:
     """Return the call of a row, for a coordinator in the state before it."""
     arguments = row.values
     outcome = arguments.pop("outcome", None)
     if row.name == "reveal":
-        opened = _stored(row, updates, models.length, None, is_masked=True)
+        opened = _stored(row, folder, models.length, None, is_masked=True)
         return RecordedCall("reveal", {**arguments, "opened": opened})
     if row.name != "receive":
         return RecordedCall(row.name, arguments)
@@ -87,19 +103,23 @@ def call_of(row: Row, coordinator: Coordinator, updates: Path, models: ModelFile
     if outcome[0]:
         compression = assignment.plan.compression
         return RecordedCall(
-            "receive", {**arguments, "vector": _stored(row, updates, models.length, compression, is_masked=is_masked)}
+            "receive", {**arguments, "vector": _stored(row, folder, models.length, compression, is_masked=is_masked)}
         )
     return RecordedCall("receive", {**arguments, "vector": DiscardedUpdate(row.digest or "")})
 
 
 def _stored(
-    row: Row, updates: Path, length: int, compression: Compression | None, *, is_masked: bool
+    row: Row, folder: UpdateFolder, length: int, compression: Compression | None, *, is_masked: bool
 ) -> StoredUpdate | BufferedUpdate:
     digest = row.digest or ""
     if row.body is not None:
         _check_digest(hashlib.sha256(row.body).hexdigest(), row, "the log")
         return BufferedUpdate(bytearray(row.body), length, compression, digest, is_masked)
-    path, found, size = updates / (row.blob or "-"), "", 0
+    if row.blob is None:
+        raise OffbeatError(
+            f"the log no longer holds the update of row {row.number}: start this server again, or restore a backup"
+        )
+    path, found, size = folder.fetch(row.blob, digest), "", 0
     with suppress(FileNotFoundError), path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
         size = file.tell()

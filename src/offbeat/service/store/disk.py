@@ -12,6 +12,11 @@ from offbeat_core.serving.console_log import event
 
 from offbeat.service.refusal import Refusal, is_descriptor_shortage, no_space
 
+
+class UnreachableError(OSError):
+    """A place for files that cannot be reached now."""
+
+
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -22,7 +27,7 @@ def is_full(error: OSError) -> bool:
 
 def is_temporary(error: OSError) -> bool:
     """Return whether a failure may pass; else the disk's content is unknown."""
-    return is_full(error) or is_descriptor_shortage(error)
+    return is_full(error) or is_descriptor_shortage(error) or isinstance(error, UnreachableError)
 
 
 class Disk:

@@ -24,20 +24,33 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from offbeat_core.errors import OffbeatError
 
+from offbeat.service.blobs.open_blobs import open_blobs
 from offbeat.service.log.open_log import open_log, sqlite_url
+from offbeat.service.log.sql_log import is_rare, log
+from offbeat.service.server_settings import StoreSettings
+from offbeat.service.store.database import numbers_of
 from offbeat.service.store.disk import Disk
+from offbeat.service.store.shared_files import OWNER as CHECKPOINT
+from offbeat.service.store.shared_files import SharedFiles
 
 _LOCK_SECONDS = 0.5  # a command that looks whether a server runs holds the lock for an instant
+_CACHE_BYTES = 2**32  # of files on their way from shared blobs
 _OTHERS = 0o077  # the permissions of all but the owner
 
 
 class Store:
     """The folder, which one server opens at a time; made if it does not exist.
 
-    ``failed`` is called if the disk fails.
+    ``failed`` is called if the disk fails. ``shared`` are the log and blobs of several servers; then the folder holds
+    this server's copies, and the attribute of this name the blobs. None: all is in the folder.
     """
 
-    def __init__(self, folder: Path, failed: Callable[[BaseException], None] = lambda error: None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        failed: Callable[[BaseException], None] = lambda error: None,
+        shared: StoreSettings | None = None,
+    ) -> None:
         self.folder = folder
         try:
             for name in ("", "checkpoints", "models", "updates", "partial"):
@@ -51,11 +64,28 @@ class Store:
         try:
             _close_to_others(folder)
             self.disk = Disk(folder / "reserve", failed)
-            self.log = open_log(sqlite_url(folder / "offbeat.sqlite"), self.disk.mark_full)
+            url = sqlite_url(folder / "offbeat.sqlite") if shared is None else shared.log
+            self.log = open_log(url, self.disk.mark_full)
+            self.shared = None if shared is None else self._shared_files(shared.blobs)
         except BaseException as error:
             self._lock.release()
             if isinstance(error, OSError):
                 raise _unusable(folder, error) from None
+            raise
+
+    def take_newest_checkpoint(self) -> None:
+        """Get the newest checkpoint of all servers into the folder, if that has none as new."""
+        if self.shared is None:
+            return
+        rows = self.log.read_now(is_rare & (log.c.owner == CHECKPOINT))
+        if rows and (values := rows[-1].values)["number"] > max(numbers_of(self.folder / "checkpoints"), default=0):
+            self.shared.download_checkpoint(values)
+
+    def _shared_files(self, url: str) -> SharedFiles:
+        try:
+            return SharedFiles(open_blobs(url, self.folder / "partial", _CACHE_BYTES), self.log.run, self.folder)
+        except BaseException:
+            self.log.close()
             raise
 
     def close(self) -> None:

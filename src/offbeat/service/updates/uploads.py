@@ -2,9 +2,10 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Collection, Coroutine, Generator
+from collections.abc import AsyncIterator, Container, Coroutine, Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, NamedTuple, TypeVar
 
 from offbeat_core.serving.connections import counted
@@ -57,7 +58,6 @@ class Uploads:
         self._files: dict[int, GrowingFile] = {}  # by client, the incomplete body, open or not
         self._small: dict[int, int] = {}  # by client, the number of uploads under way
         self._undecided: dict[int, int] = {}  # by client
-        self._last_number = 0  # of the files moved to updates/
 
     def offset(self, client: int, visit: int) -> int:
         """Return how many bytes of a large body have arrived."""
@@ -203,23 +203,20 @@ class Uploads:
         return Refusal("too-slow", f"{problem}: go on later")
 
     def _new_path(self, name: str) -> Path:
-        self._last_number += 1
-        while (path := self._updates / f"{name}-{self._last_number}").exists():  # an earlier server's
-            self._last_number += 1
-        return path
+        return self._updates / f"{name}-{token_hex(8)}"
 
     def _path(self, client: int, visit: int) -> Path:
         return self._partial / f"{client}-{visit}"
 
 
-def clean_up(folder: Path, used: Collection[str]) -> None:
+def clean_up(folder: Path, used: Container[Path]) -> None:
     """Tidy ``updates/`` after a restart, except used files and unknown names."""
     for path in (folder / "updates").iterdir():
-        if path.name in used:
+        if path in used:
             continue
-        if re.fullmatch(r"sum-\d+", path.name):
+        if re.fullmatch(r"sum-\d+-[0-9a-f]{16}", path.name):
             path.unlink()
-        elif re.fullmatch(r"\d+-\d+-\d+", path.name):
+        elif re.fullmatch(r"\d+-\d+-[0-9a-f]{16}", path.name):
             # The body was complete, but its client has no receipt; so it need not be uploaded again.
             path.replace(folder / "partial" / path.name.rpartition("-")[0])
 

@@ -1,0 +1,87 @@
+"""The wait of a server for the lead, while it follows the log that another one leads."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+
+from offbeat_core.errors import OffbeatError
+from offbeat_core.serving.console_log import event
+
+from offbeat.service.engine.replay import Replay
+from offbeat.service.log.log import LogUnavailableError, ReplacedError, UnknownOutcomeError
+from offbeat.service.log.sql_log import Leader, SqlLog
+from offbeat.service.log.term import Term
+
+BEAT_SECONDS = 0.5
+"""Between two signs of a leader's life."""
+
+_LOOK_SECONDS = 0.2  # between two looks at the log
+_SILENT_SECONDS = 2.5  # after which a standby tries to lead
+
+
+async def take_lead(log: SqlLog, term: Term, replay: Replay) -> None:
+    """Follow a log that others may lead, until none of them is heard of; then lead.
+
+    A leader that only seems to be gone loses nothing: whoever appends first behind the last row leads, and the other
+    one's next append fails.
+
+    Raises:
+        OffbeatError: A row does not follow from those before it.
+    """
+    silence = Silence()
+    while True:
+        try:
+            async for row in term.follow():
+                replay.apply(row)
+            if silence.is_long(term.number, await log.leader()) and await term.lead():
+                event("leads", epoch=term.epoch)
+                return
+        except (LogUnavailableError, UnknownOutcomeError) as error:
+            event("log_unavailable", problem=str(error))
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+class Silence:
+    """How long a leader has shown no sign of life, by this machine's own clock."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last: tuple[int, Leader | None] | None = None
+        self._since = clock()
+
+    def is_long(self, number: int, leader: Leader | None) -> bool:
+        """Take the last row's number and the last sign; return whether both are old, or nobody has led yet."""
+        if leader is None and number == 0:
+            return True
+        if (number, leader) != self._last:
+            self._last, self._since = (number, leader), self._clock()
+        return self._clock() - self._since >= _SILENT_SECONDS
+
+
+async def show_life(log: SqlLog, epoch: int) -> None:
+    """Show that this server leads; ends only when another one does.
+
+    Raises:
+        OffbeatError: Another server leads.
+    """
+    while True:
+        try:
+            await log.beat(epoch, socket.gethostname())
+        except LogUnavailableError as error:
+            event("log_unavailable", problem=str(error))
+        except ReplacedError as error:
+            raise OffbeatError(f"another server leads now, so this one ends: {error}") from None
+        await asyncio.sleep(BEAT_SECONDS)
+
+
+async def lead_at_once(term: Term, replay: Replay) -> None:
+    """Follow a log that nobody else can have to its end, and lead from there."""
+    try:
+        while True:
+            async for row in term.follow():
+                replay.apply(row)
+            if await term.lead():
+                return
+    except (LogUnavailableError, UnknownOutcomeError) as error:
+        raise OffbeatError(f"the log cannot be used: {error}") from error

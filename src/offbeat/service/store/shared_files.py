@@ -1,0 +1,117 @@
+"""Large files of a run that several servers share: updates, opened sums, checkpoints with their models."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from offbeat_core.errors import OffbeatError
+from offbeat_core.files import sha256 as digest_of
+
+from offbeat.service.blobs.blobs import BlobExistsError, Blobs, BlobsUnavailableError, BrokenBlobError, NoSuchBlobError
+from offbeat.service.log.log import Change
+from offbeat.service.store.disk import UnreachableError
+
+OWNER = "checkpoint"
+"""The owner of the log's rows that name checkpoints."""
+
+
+class SharedFiles:
+    """Copies of a server's files in a store of blobs, from where other servers take theirs.
+
+    All methods raise ``UnreachableError`` if the store cannot be reached now.
+
+    Args:
+        blobs: The store.
+        run: The id of the run, with which all names begin.
+        folder: The server's own folder.
+    """
+
+    def __init__(self, blobs: Blobs, run: str, folder: Path) -> None:
+        self.blobs = blobs
+        self._run = run
+        self._folder = folder
+
+    async def upload(self, path: Path, name: str) -> None:
+        """Store a copy of a file; return once it is durable. A name stands for one content."""
+        copy = self._folder / "partial" / f".copy-{token_hex(8)}"
+        await asyncio.to_thread(_link, path, copy)
+        try:
+            with _errors(self.blobs):
+                await self.blobs.create(self._name(name), copy)
+        except BlobExistsError:  # another server has made it, or this one before a kill
+            pass
+        finally:
+            copy.unlink(missing_ok=True)
+        self.blobs.forget(self._name(name))
+
+    def download(self, name: str, sha256: str | None, path: Path) -> None:
+        """Get a file that is not there, in a thread; nothing happens if it is.
+
+        Raises:
+            OffbeatError: It was deleted, since a later checkpoint covers it, or is broken.
+        """
+        if path.exists():
+            return
+        copy = self._folder / "partial" / f".copy-{token_hex(8)}"
+        with _errors(self.blobs):
+            _link(self.blobs.fetch(self._name(name), sha256), copy)
+        copy.replace(path)
+        self.blobs.forget(self._name(name))
+
+    async def delete(self, names: Iterable[str]) -> None:
+        """Delete files that no server needs."""
+        for name in names:
+            with _errors(self.blobs):
+                await self.blobs.delete(self._name(name))
+
+    async def upload_checkpoint(self, number: int, path: Path, models: Mapping[int, tuple[Path, str]]) -> Change:
+        """Store a checkpoint and its models, by version with their SHA-256; return the row that makes it known."""
+        digest = await asyncio.to_thread(digest_of, path)
+        values: dict[str, Any] = {"number": number, "file": f"checkpoints/{number}-{digest[:16]}", "sha256": digest}
+        values["models"] = {str(version): [_model(version, one), one] for version, (_, one) in models.items()}
+        for version, (model, one) in models.items():
+            await self.upload(model, _model(version, one))
+        await self.upload(path, values["file"])
+        return Change(OWNER, "write", values)
+
+    def download_checkpoint(self, values: Mapping[str, Any]) -> None:
+        """Get the checkpoint of a row, and its models, into the server's folder."""
+        for version, (name, digest) in values["models"].items():
+            self.download(name, digest, self._folder / "models" / f"{version}.safetensors")
+        path = self._folder / "checkpoints" / f"{values['number']}.safetensors"
+        self.download(values["file"], values["sha256"], path)
+
+    def _name(self, name: str) -> str:
+        return f"{self._run}/{name}"
+
+
+def files_of(values: Mapping[str, Any]) -> set[str]:
+    """Return the names of the files of a checkpoint's row."""
+    return {values["file"], *(name for name, _ in values["models"].values())}
+
+
+@contextmanager
+def _errors(blobs: Blobs) -> Generator[None]:
+    try:
+        yield
+    except BlobsUnavailableError as error:
+        raise UnreachableError(f"{blobs}: {error}") from error
+    except (NoSuchBlobError, BrokenBlobError) as error:
+        raise OffbeatError(f"cannot follow the run's log: {error}; start this server again") from error
+
+
+def _model(version: int, digest: str) -> str:
+    return f"models/{version}-{digest[:16]}"
+
+
+def _link(source: Path, target: Path) -> None:
+    """Give a file a second name; copy it if that is on another file system."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)

@@ -1,0 +1,38 @@
+"""The decision of a server that stands by when it tries to lead."""
+
+from offbeat.service.engine.standby import Silence
+from offbeat.service.log.sql_log import Leader
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_a_new_log_is_led_at_once():
+    assert Silence(Clock()).is_long(0, None)
+
+
+def test_a_leader_is_silent_once_neither_rows_nor_signs_have_come_for_a_while():
+    clock = Clock()
+    silence = Silence(clock)
+    assert not silence.is_long(7, Leader(1, 5, "a"))
+    clock.now += 2.4
+    assert not silence.is_long(7, Leader(1, 5, "a"))
+    assert not silence.is_long(8, Leader(1, 5, "a"))  # a row has come
+    clock.now += 2.4
+    assert not silence.is_long(8, Leader(1, 6, "a"))  # a sign has come
+    clock.now += 2.4
+    assert not silence.is_long(8, Leader(2, 6, "b"))  # another one leads
+    clock.now += 2.5
+    assert silence.is_long(8, Leader(2, 6, "b"))
+
+
+def test_a_leader_that_has_not_shown_itself_yet_has_the_same_time():
+    clock = Clock()
+    silence = Silence(clock)
+    assert not silence.is_long(1, None)
+    clock.now += 2.5
+    assert silence.is_long(1, None)
