@@ -60,6 +60,12 @@ class FaultyConnection:
         await self._delay()
         return found
 
+    async def last_epoch(self) -> int:
+        await self._delay()
+        epoch = self._log.rows[-1].epoch if self._log.rows else 0
+        await self._delay()
+        return epoch
+
     async def end(self) -> None:
         """Wait until no append is under way."""
         await asyncio.gather(*self._late)

@@ -223,3 +223,25 @@ async def test_the_write_ahead_log_can_be_truncated(opened):
     assert ahead.stat().st_size > 0
     await opened.writer.tidy()
     assert ahead.stat().st_size == 0
+
+
+async def test_a_server_that_leads_is_confirmed_and_looks_at_the_log_once_for_all_that_wait(opened, monkeypatch):
+    looks, last_epoch = [], opened.log.last_epoch
+
+    async def look():
+        looks.append(1)
+        return await last_epoch()
+
+    monkeypatch.setattr(opened.log, "last_epoch", look)
+    opened.writer.enter(DROP)
+    await asyncio.gather(*(opened.writer.confirm() for _ in range(20)))
+    assert len(looks) <= 2
+
+
+async def test_a_server_that_was_replaced_confirms_nothing(opened):
+    other = Term(opened.log, "b")
+    async for _ in other.follow():
+        pass
+    assert await other.lead()
+    with pytest.raises(Refusal, match="another server leads now"):
+        await opened.writer.confirm()

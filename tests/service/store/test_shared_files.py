@@ -32,7 +32,7 @@ def servers(tmp_path):
 def test_a_file_that_one_server_uploads_is_there_for_another_and_stays_where_it_is(servers, tmp_path):
     path = tmp_path / "one" / "updates" / "0-0-1"
     path.write_bytes(b"body")
-    for _ in range(2):  # a repetition is no error
+    for _ in range(2):  # a repetition changes nothing
         asyncio.run(servers[0].upload(path, "updates/0-0-1"))
     assert path.read_bytes() == b"body"
     assert (tmp_path / "blobs" / "1f" / "updates" / "0-0-1").exists()

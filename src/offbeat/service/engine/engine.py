@@ -283,6 +283,11 @@ class Engine:
         for assignment in self.coordinator.assign(self.run.now):
             self.waiting.give(assignment)
 
+    async def confirm(self) -> None:
+        """Refuse if another server leads, whose rows may make an answer untrue."""
+        if self.shared is not None:
+            await self.log_writer.confirm()
+
     def stop(self) -> None:
         """Give out no more work."""
         self._is_stopping = True

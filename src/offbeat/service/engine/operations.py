@@ -132,7 +132,10 @@ class Operations:
             )
         if examples is not None and coordinator.needs_steps(client):
             await self._note_steps(client, examples)
-        return self._checked_in(client, await self.engine.check_in(client, wait_seconds))
+        checked_in = self._checked_in(client, await self.engine.check_in(client, wait_seconds))
+        if checked_in.finished:
+            await self.engine.confirm()
+        return checked_in
 
     async def _note_steps(self, client: int, examples: int) -> None:
         try:
@@ -218,6 +221,8 @@ class Operations:
         if isinstance(answer.receipt, Receipt) and answer.receipt.counted:
             self.metrics.staleness.observe(answer.receipt.staleness)
         checked_in = self._checked_in(request.client, answer.assignment) if request.check_in else None
+        if checked_in is not None and checked_in.finished:
+            await self.engine.confirm()
         return messages.Received(receipt=receipt, next=checked_in, audit_head=self._head)
 
     @property

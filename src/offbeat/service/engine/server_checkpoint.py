@@ -91,7 +91,7 @@ class CheckpointWriter:
             write_checkpoint(path, state)
 
     async def _share(self, shared: SharedFiles, number: int, path: Path, versions: set[int]) -> set[str]:
-        """Let other servers have the checkpoint; return the files of the one before, which none needs any more."""
+        """Share the checkpoint; return the files that only the one before needed."""
         engine = self._engine
         models = {version: (engine.models.path(version), engine.models.digest(version)) for version in versions}
         change = await shared.upload_checkpoint(number, path, models)
@@ -101,7 +101,10 @@ class CheckpointWriter:
         return before - self._shared_names
 
     async def _forget(self) -> None:
-        """Delete what checkpoints cover from the log and the shared files, where a standby may still read it."""
+        """Delete what checkpoints cover from the log and the shared files.
+
+        A standby may still be reading it, so it is kept for a while.
+        """
         patience = 0.0 if self._shared is None else _STANDBY_SECONDS
         while self._covered and self._covered[0][0] <= self._engine.run.now - patience:
             _, number, names = self._covered.popleft()
@@ -110,7 +113,7 @@ class CheckpointWriter:
                 await self._shared.delete(names - self._shared_names)
 
     def _delete_covered(self, number: int, versions: set[int]) -> list[Path]:
-        """Delete the files that only rows up to ``number`` need, under the lock; return those of updates."""
+        """Delete the files that only earlier rows need; return those of updates."""
         engine = self._engine
         # The coordinator's newest version may have no file yet.
         published = max(engine.models.versions())

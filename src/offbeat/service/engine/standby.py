@@ -1,4 +1,4 @@
-"""The wait of a server for the lead, while it follows the log that another one leads."""
+"""The wait of a server for the lead of a log that it follows."""
 
 import asyncio
 import socket
@@ -43,7 +43,7 @@ async def take_lead(log: SqlLog, term: Term, replay: Replay) -> None:
 
 
 class Silence:
-    """How long a leader has shown no sign of life, by this machine's own clock."""
+    """The time since a leader has shown itself, by this machine's own clock."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -51,7 +51,10 @@ class Silence:
         self._since = clock()
 
     def is_long(self, number: int, leader: Leader | None) -> bool:
-        """Take the last row's number and the last sign; return whether both are old, or nobody has led yet."""
+        """Take the last row's number and the last sign; return whether both are old.
+
+        A log that nobody has led yet is silent at once.
+        """
         if leader is None and number == 0:
             return True
         if (number, leader) != self._last:

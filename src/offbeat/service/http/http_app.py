@@ -18,6 +18,7 @@ from offbeat.service.engine.operations import Operations
 from offbeat.service.engine.prometheus_metrics import Metrics
 from offbeat.service.http.admin_routes import add_admin_routes
 from offbeat.service.http.client_routes import add_client_routes
+from offbeat.service.http.confirmed_denials import ConfirmedDenials
 from offbeat.service.http.live_routes import add_live_routes
 from offbeat.service.http.request_limits import BodyLimit, TokenLimit
 from offbeat.service.http.request_parts import PROBLEMS, authenticate
@@ -70,6 +71,7 @@ def make_app(service: Operations, connections: Connections, viewers: Viewers) ->
     app = TypedRoutes(api, partial(error_answer, service))
     app = BodyLimit(app, partial(authenticate, service, connections), answer)
     app = TokenLimit(app, connections.max_per_token, answer)
+    app = ConfirmedDenials(app, service.engine.confirm, answer)
     app = RequestTimer(UnreadBody(app), service.metrics)
     return CountedRequests(app, connections)
 

@@ -93,6 +93,14 @@ class Log(Protocol):
         """
         ...
 
+    async def last_epoch(self) -> int:
+        """Return the epoch of the last durable row, 0 for an empty log.
+
+        Raises:
+            LogUnavailableError: The log cannot be read now.
+        """
+        ...
+
     async def forget_bodies(self, last: int) -> None:
         """Delete the small updates of the rows up to ``last``; the rows stay.
 

@@ -54,6 +54,8 @@ class LogWriter:
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._changed = asyncio.Event()
         self._is_stopping = False
+        self._confirming = asyncio.Lock()
+        self._asked = self._confirmed = 0  # of the calls of ``confirm``
         self._covered = 0  # the last row whose update a snapshot holds
         self._task = asyncio.create_task(self._work())
 
@@ -116,6 +118,26 @@ class LogWriter:
         future = asyncio.get_running_loop().create_future()
         self._waiters.append((self._entered, future))
         await future
+
+    async def confirm(self) -> None:
+        """Wait until the log has shown that no other server led when this was called.
+
+        Raises:
+            Refusal: Another one leads, or the log cannot be read.
+        """
+        self._asked += 1
+        ticket = self._asked
+        async with self._confirming:
+            if self._confirmed >= ticket:  # by a look at the log that began since
+                return
+            asked = self._asked
+            try:
+                epoch = await self._term.log.last_epoch()
+            except LogUnavailableError as error:
+                raise unwritable(str(error)) from None
+            if epoch != self._term.epoch:
+                raise unwritable("another server leads now")
+            self._confirmed = asked
 
     async def forget_bodies(self, last: int) -> None:
         """Delete the small updates of the rows up to ``last``, or have ``tidy`` do it."""

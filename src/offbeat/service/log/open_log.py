@@ -22,6 +22,7 @@ _SESSION = {
 _PRAGMAS = (
     "page_size = 16384",  # large ones make small updates cheap
     "auto_vacuum = INCREMENTAL",  # so that a full disk gets back the space of updates that were forgotten
+    "secure_delete = ON",  # an update that was forgotten is in no backup
     "journal_mode = WAL",
     "wal_autocheckpoint = 256",  # pages, 4 MiB
     "synchronous = FULL",

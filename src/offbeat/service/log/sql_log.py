@@ -109,6 +109,10 @@ class SqlLog:
         """Return rows; see ``Log``."""
         return await self._in_thread(lambda: self.read_now(log.c.number > after, limit))
 
+    async def last_epoch(self) -> int:
+        """Return the last row's epoch; see ``Log``."""
+        return await self._in_thread(self._last_epoch)
+
     async def forget_bodies(self, last: int) -> None:
         """Delete small updates; see ``Log``."""
         # A part at a time, so that appends need not wait for all of them.
@@ -122,7 +126,9 @@ class SqlLog:
                 await self._in_thread(self._shrink)
 
     async def beat(self, epoch: int, name: str) -> None:
-        """Show that the leader of an epoch lives; nothing rests on it but who tries to lead.
+        """Show that the leader of an epoch lives.
+
+        Nothing rests on it but who tries to lead.
 
         Raises:
             ReplacedError: The leader of a later epoch has shown itself.
@@ -226,6 +232,14 @@ class SqlLog:
         small = [{"run": self.run, "number": row.number, "body": row.body} for row in rows if row.body is not None]
         if small:
             connection.execute(sa.insert(bodies), small)
+
+    def _last_epoch(self) -> int:
+        query = sa.select(log.c.epoch).where(log.c.run == self.run).order_by(log.c.number.desc()).limit(1)
+        try:
+            with self._engine.connect() as connection:
+                return connection.execute(query).scalar() or 0
+        except exc.DBAPIError as error:
+            raise self._unavailable(error) from error
 
     def _beat(self, epoch: int, name: str) -> None:
         own = leaders.c.run == self.run

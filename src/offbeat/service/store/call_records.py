@@ -41,14 +41,14 @@ class DiscardedUpdate:
 
 
 class UpdateFolder:
-    """The folder of large updates, which are taken from ``shared`` files if they are not there."""
+    """The folder of large updates; missing ones are taken from ``shared`` files."""
 
     def __init__(self, path: Path, shared: SharedFiles | None = None) -> None:
         self._path = path
         self._shared = shared
 
     def fetch(self, name: str, digest: str) -> Path:
-        """Return the file of an update; it may not exist, or be broken, if nothing is shared."""
+        """Return the file of an update; it may be missing or broken if none is shared."""
         path = self._path / name
         if self._shared is not None:
             self._shared.download(f"updates/{name}", digest, path)

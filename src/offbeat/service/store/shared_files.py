@@ -1,4 +1,7 @@
-"""Large files of a run that several servers share: updates, opened sums, checkpoints with their models."""
+"""Large files that the servers of a run share.
+
+They are updates, opened sums, and checkpoints with their models.
+"""
 
 import asyncio
 import os
@@ -21,7 +24,7 @@ OWNER = "checkpoint"
 
 
 class SharedFiles:
-    """Copies of a server's files in a store of blobs, from where other servers take theirs.
+    """Copies of a server's files in a store of blobs, for other servers.
 
     All methods raise ``UnreachableError`` if the store cannot be reached now.
 
@@ -37,7 +40,10 @@ class SharedFiles:
         self._folder = folder
 
     async def upload(self, path: Path, name: str) -> None:
-        """Store a copy of a file; return once it is durable. A name stands for one content."""
+        """Store a copy of a file; return once it is durable.
+
+        A name stands for one content.
+        """
         copy = self._folder / "partial" / f".copy-{token_hex(8)}"
         await asyncio.to_thread(_link, path, copy)
         try:
@@ -70,7 +76,10 @@ class SharedFiles:
                 await self.blobs.delete(self._name(name))
 
     async def upload_checkpoint(self, number: int, path: Path, models: Mapping[int, tuple[Path, str]]) -> Change:
-        """Store a checkpoint and its models, by version with their SHA-256; return the row that makes it known."""
+        """Store a checkpoint and its models; return the row that makes it known.
+
+        ``models`` are files with their SHA-256, by version.
+        """
         digest = await asyncio.to_thread(digest_of, path)
         values: dict[str, Any] = {"number": number, "file": f"checkpoints/{number}-{digest[:16]}", "sha256": digest}
         values["models"] = {str(version): [_model(version, one), one] for version, (_, one) in models.items()}

@@ -74,7 +74,7 @@ class Store:
             raise
 
     def take_newest_checkpoint(self) -> None:
-        """Get the newest checkpoint of all servers into the folder, if that has none as new."""
+        """Get the newest checkpoint of all servers, if the folder has none as new."""
         if self.shared is None:
             return
         rows = self.log.read_now(is_rare & (log.c.owner == CHECKPOINT))
