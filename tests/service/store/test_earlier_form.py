@@ -7,6 +7,7 @@ import pytest
 from offbeat_core.errors import OffbeatError
 
 from offbeat.service.audit.verification import entries, verify
+from offbeat.service.log.open_log import open_log, sqlite_url
 from offbeat.service.server import admin, stopped_server
 from offbeat.service.store.backup import back_up
 from tests.service.conftest import running
@@ -59,3 +60,38 @@ def test_a_command_refuses_another_form(use, folder):
     ):
         use(folder)
     assert (folder / "offbeat.sqlite").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "made", ["", "CREATE TABLE runs (name TEXT PRIMARY KEY, run TEXT NOT NULL, form INTEGER NOT NULL)"]
+)
+def test_a_first_start_that_was_killed_is_no_other_form(made, tmp_path):
+    folder = tmp_path / "server"
+    folder.mkdir()
+    with closing(sqlite3.connect(folder / "offbeat.sqlite")) as database:
+        database.executescript(made)
+    for use in (
+        stopped_server.status,
+        stopped_server.clients,
+        verify,
+        lambda folder: list(entries(folder)),
+        admin.runs,
+    ):
+        with pytest.raises(OffbeatError, match="no such table: log"):
+            use(folder)
+    with running(folder) as server:
+        server.enrol()
+    assert len(stopped_server.clients(folder)) == 1
+
+
+def test_a_first_start_that_was_killed_before_it_began_the_run_is_read(tmp_path):
+    folder = tmp_path / "server"
+    folder.mkdir()
+    open_log(sqlite_url(folder / "offbeat.sqlite")).close()
+    with closing(sqlite3.connect(folder / "offbeat.sqlite")) as database, database:
+        database.execute("DELETE FROM runs")
+    assert stopped_server.clients(folder) == []
+    assert stopped_server.status(folder)["enrolled"] == 0
+    with pytest.raises(OffbeatError, match="has no entries"):
+        verify(folder)
+    assert [run.algorithm for run in admin.runs(folder)] == ["?"]

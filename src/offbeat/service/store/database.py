@@ -41,8 +41,12 @@ def opened(folder: Path, *, is_fixed: bool = False) -> Generator[sqlite3.Connect
         sqlite3.Error: It cannot be read, within the context, too.
     """
     with closing(open_read_only(database_of(folder), is_fixed=is_fixed)) as database:
-        (has_runs,) = database.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'runs'").fetchone()
-        check_form(folder, database.execute("SELECT form FROM runs").fetchone()[0] if has_runs else 2)
+        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        if "runs" in tables:
+            for (form,) in database.execute("SELECT form FROM runs"):  # none if the first start was killed
+                check_form(folder, form)
+        elif "log" in tables:
+            check_form(folder, 2)
         yield database
 
 
