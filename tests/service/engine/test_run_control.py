@@ -31,7 +31,7 @@ def test_a_full_disk_refuses_a_pause_and_changes_nothing(tmp_path: Path) -> None
         served.service.engine.disk.mark_full("no space")
         for path, body in (("pause", None), ("resume", None), ("extend", {"versions": 10**6})):
             assert served.admin.http.post(f"/v1/admin/{path}", json=body).status_code == 503
-        with pytest.raises(OffbeatError, match="disk cannot be written") as refused:
+        with pytest.raises(OffbeatError, match="log cannot be written") as refused:
             admin.set_paused(tmp_path / "server", is_paused=True)
         assert "start it" not in str(refused.value)
         assert not served.service.engine.run.is_paused

@@ -109,6 +109,7 @@ class Engine(SimpleNamespace):
         self.publisher = SimpleNamespace(problem=None, publish=self.publish)
         self.lock = asyncio.Lock()
         self.run = SimpleNamespace(now=0.0)
+        self.shared = None
         self.done = []
         self.has_room = self.has_files = True
         self.log_problem = None

@@ -23,7 +23,7 @@ STEPS = [
     (store_module, "open_log"),
     (server_module, "listen"),
     (replay, "load_checkpoint"),
-    (start_up, "_lead"),
+    (start_up, "lead_at_once"),
     (start_up, "LogWriter"),
     (start_up, "Engine"),
     (start_up, "clean_up"),

@@ -10,7 +10,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat.algorithms import FedBuff
 from offbeat.coordinator import Coordinator, RecordedCall
 from offbeat.service.log.log import Row
-from offbeat.service.store.call_records import DiscardedUpdate, call_of, entry_of
+from offbeat.service.store.call_records import DiscardedUpdate, UpdateFolder, call_of, entry_of
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.updates.update_body import BufferedUpdate, StoredUpdate
 from tests.service.conftest import LAYOUT, LENGTH, PLAN
@@ -59,7 +59,7 @@ def test_a_call_comes_back_from_its_row(coordinator, models, update, tmp_path):
     ):
         row = row_of(call, outcome)
         assert not re.search("vector|opened", row.arguments)
-        assert call_of(row, coordinator, tmp_path, models) == call
+        assert call_of(row, coordinator, UpdateFolder(tmp_path), models) == call
 
 
 @pytest.mark.parametrize("spoil", ["change", "cut", "delete"])
@@ -71,15 +71,15 @@ def test_a_large_update_that_differs_from_its_row_is_refused(spoil, coordinator,
     else:
         update.path.write_bytes(data[:-1] + (b"!" if spoil == "change" else b""))
     with pytest.raises(OffbeatError, match=r"0-0-1 is broken: .* row 7; restore a backup"):
-        call_of(row, coordinator, tmp_path, models)
+        call_of(row, coordinator, UpdateFolder(tmp_path), models)
 
 
 @pytest.mark.parametrize("body", [b"another", None])
 def test_a_small_update_that_differs_from_its_row_or_is_gone_is_refused(body, coordinator, models, tmp_path):
     small = BufferedUpdate(BODY, LENGTH, None, DIGEST)
     row = replace(row_of(RecordedCall("receive", {**ARGUMENTS, "vector": small}), [True, 0]), body=body)
-    with pytest.raises(OffbeatError, match=r"is broken: .* row 7; restore a backup"):
-        call_of(row, coordinator, tmp_path, models)
+    with pytest.raises(OffbeatError, match=r"row 7.* restore a backup"):
+        call_of(row, coordinator, UpdateFolder(tmp_path), models)
 
 
 def test_a_discarded_update_is_never_read():
