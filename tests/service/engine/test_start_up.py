@@ -92,9 +92,21 @@ def test_a_log_that_is_older_than_the_checkpoint_is_refused(tmp_path):
     with running(folder, **settings):
         pass  # it ends with a checkpoint
     shutil.copy(tmp_path / "offbeat.sqlite", folder)
-    assert re.search(r"the log is broken: it lacks row \d+ of epoch 2.*restore a backup", refusal(folder, settings))
+    assert re.search(r"the log is not that of .*safetensors: it is older", refusal(folder, settings))
     (folder / "offbeat.sqlite").unlink()
-    assert re.search(r"the log is broken: it lacks row \d+ of epoch 2.*restore a backup", refusal(folder, settings))
+    assert re.search(r"the log is not that of .*safetensors: it is older", refusal(folder, settings))
+
+
+def test_a_log_that_was_restored_and_went_on_is_refused_beside_a_later_checkpoint(tmp_path):
+    folder, settings = written(tmp_path, LENGTH)
+    shutil.copytree(folder, tmp_path / "restored")
+    with running(folder, **settings) as server:
+        server.enrol()
+    with running(tmp_path / "restored", **settings) as server:  # which begins an epoch of the same number
+        for _ in range(3):
+            server.enrol()
+    shutil.copy(tmp_path / "restored" / "offbeat.sqlite", folder)
+    assert re.search("the log is not that of .*restored and went on", refusal(folder, settings))
 
 
 def test_unknown_files_are_ignored(tmp_path):

@@ -14,7 +14,8 @@ from offbeat.algorithms.components.component import prefixed, under
 from offbeat.coordinator import Coordinator
 from offbeat.service.engine.engine import Engine
 from offbeat.service.live.run_history import RunHistory
-from offbeat.service.log.sql_log import is_rare
+from offbeat.service.log.log import TERM
+from offbeat.service.log.sql_log import is_rare, log
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.database import numbers_of
 from offbeat.service.store.server_state import ServerState
@@ -65,6 +66,7 @@ class CheckpointWriter:
         state = {
             **prefixed("coordinator", coordinator),
             "epoch": epoch,
+            "leader": engine.log_writer.leader,
             "now": now,
             "server": server,
             **history,
@@ -156,6 +158,12 @@ def load_checkpoint(store: Store, coordinator: Coordinator) -> LoadedCheckpoint:
         coordinator.load_state_dict(under("coordinator", state))
     except (OffbeatError, LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise OffbeatError(f"{path} is broken, or of another version of Offbeat: restore a backup") from error
+    begun = store.log.read_now(is_rare & (log.c.owner == TERM) & (log.c.epoch == state["epoch"]))
+    if [row.name for row in begun] != [state["leader"]]:
+        raise OffbeatError(
+            f"the log is not that of {path}: it is older, or was restored and went on; restore all of a backup, or "
+            "take an empty service.folder beside a shared store"
+        )
     history = load_history(coordinator.clients, state)
     run_history = RunHistory(state["run_history"])
     server = ServerState(state["server"])

@@ -65,6 +65,14 @@ class LogWriter:
         return self._term.epoch
 
     @property
+    def leader(self) -> str:
+        """The leader's id.
+
+        Two epochs have one number if a log was restored and went on, but never one leader.
+        """
+        return self._term.holder
+
+    @property
     def problem(self) -> str | None:
         """The reason why nothing can be written, or nothing new is taken in, or None."""
         return self._problem or self._disk.problem

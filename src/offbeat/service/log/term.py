@@ -18,6 +18,7 @@ class Term:
 
     Attributes:
         log: The log.
+        holder: The process's id.
         number: The last row that the process has read or appended.
         epoch: That row's epoch.
         is_leader: Whether that row, too, was appended by this process, and nobody is known to have replaced it.
@@ -28,7 +29,7 @@ class Term:
         self.epoch = epoch
         self.is_leader = False
         self.log = log
-        self._holder = holder
+        self.holder = holder
         self._unsettled: list[Row] = []  # the last append's, if its outcome is unknown
 
     async def follow(self) -> AsyncIterator[Row]:
@@ -51,7 +52,7 @@ class Term:
         Raises:
             BrokenLogError: The log lacks the last row that the process knows.
         """
-        row = Row(self.number + 1, self.epoch + 1, TERM, self._holder)
+        row = Row(self.number + 1, self.epoch + 1, TERM, self.holder)
         try:
             await self.log.append([row], after=(self.number, self.epoch))
         except (ReplacedError, UnknownOutcomeError) as error:
