@@ -117,6 +117,7 @@ def test_a_restart_continues_the_chain(tmp_path):
             heads.append(receipt_head(server.enrol()))
     assert verify(folder, heads).number == len(kinds(folder))
     assert kinds(folder).count("server started") == 3
+    assert [entry["number"] for entry in entries(folder)] == list(range(1, len(kinds(folder)) + 1))
 
 
 def test_a_backup_holds_the_log_and_a_restored_server_continues_it(tmp_path):

@@ -94,6 +94,15 @@ def test_checkpoints_are_written_one_at_a_time(tmp_path, monkeypatch):
         assert read_checkpoint(path)["coordinator.statistics.counted"] == 1
 
 
+def test_the_reserve_has_room_for_a_checkpoint_a_model_and_the_log(tmp_path):
+    with running(tmp_path / "server") as server:
+        server.checkpoint()
+        files = [
+            next((server.folder / name).glob("*.safetensors")).stat().st_size for name in ("checkpoints", "models")
+        ]
+        assert server.checkpoints.reserve_size == sum(files) + 2**23
+
+
 class Engine(SimpleNamespace):
     """As much of an engine as a schedule looks at."""
 

@@ -72,6 +72,8 @@ def test_an_update_that_agrees_with_the_log_is_replayed(tmp_path):
     folder, settings = written(tmp_path, LENGTH)
     with running(folder, **settings) as server:
         assert server.service.engine.coordinator.statistics.counted == 2
+        history = server.service.engine.run.history
+        assert (history.staleness, [point.version for point in history.versions]) == ({0: 2}, [1])
 
 
 def test_a_row_that_cannot_be_replayed_or_is_missing_is_named(tmp_path):
