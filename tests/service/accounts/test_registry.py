@@ -83,3 +83,16 @@ def test_values_that_were_taken_do_not_change():
 def test_a_change_that_cannot_follow_is_an_error(name, values):
     with pytest.raises((ValueError, LookupError)):
         Registry().apply(name, values)
+
+
+def test_the_next_token_replaces_a_clients_token_once_it_is_used():
+    registry = Registry()
+    registry.apply("make_token", {"token": "e0", **TOKEN})
+    enrol = {"client": 0, "name": "one", "at": 1.0, "token": "c0", "expires": None, "examples": None, "by": "e0"}
+    registry.apply("enrol", enrol)
+    registry.apply("renew", {"client": 0, "token": "c1", "expires": 9.0})
+    registry.apply("renew", {"client": 0, "token": "c2", "expires": 9.0})  # the answer with c1 was lost
+    assert {token: one.is_next for token, one in registry.accounts.items()} == {"e0": False, "c0": False, "c2": True}
+    registry.apply("replace", {"client": 0})
+    assert {token: one.is_next for token, one in registry.accounts.items()} == {"e0": False, "c2": False}
+    assert registry.accounts["e0"].uses == 8
