@@ -27,6 +27,7 @@ from offbeat.config.algorithm_table import (
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.local_section import COMPRESSION_FACTORIES, LR_DECAY_FACTORIES
 from offbeat.config.server_file import ServiceSection
+from offbeat.service.server_settings import StoreSettings
 
 PAGE = Path(__file__).with_name("reference.md")
 
@@ -65,6 +66,7 @@ def reference() -> str:
             parts += _section(key, value, kinds)
     parts += ["## `[algorithms.LABEL]`", *_algorithms(kinds["AlgorithmTable"])]
     parts += ["## `[service]`", *_service(ServiceSection.model_json_schema())]
+    parts += ["## `[store]`", *_store(StoreSettings.model_json_schema())]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -196,6 +198,14 @@ def _service(section: Mapping[str, Any]) -> Iterator[str]:
     properties = section["properties"].items()
     required_first = sorted(properties, key=lambda item: item[0] not in section["required"])
     yield _table({**section, "properties": dict(required_first)}, "service.")
+
+
+def _store(section: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        "Only in a server's file: a log and large files that [several servers](how-to/several-servers.md) share. "
+        "Without it both are in `service.folder`."
+    )
+    yield _table(section, "store.")
 
 
 def _factories(makers: Mapping[str, Callable[..., Any]]) -> str:
