@@ -145,6 +145,10 @@ def test_rare_rows_are_found_by_their_owner(url: str) -> None:
             await log.append(rows, after=(0, 0))
             assert log.read_now(is_rare & (table.c.owner == "run")) == rows[2:]
             assert log.read_now(~is_rare, 1) == rows[1:2]
+            assert log.newest_now("run") == rows[2]
+            assert log.newest_now("checkpoint") is None
+            await log.append([Row(4, 1, "run", "resume"), Row(5, 1, "coordinator", "drop")], after=(3, 1))
+            assert log.newest_now("run") == Row(4, 1, "run", "resume")
 
     asyncio.run(run())
 

@@ -42,7 +42,8 @@ class CheckpointWriter:
         self._folder = store.folder
         self._shared = store.shared
         self._engine = engine
-        self._shared_names: set[str] = set()  # of the last checkpoint's files
+        newest = store.newest_shared_checkpoint()
+        self._shared_names = set[str]() if newest is None else files_of(newest)
         # When each checkpoint was made, its number, and the names of shared files that it makes superfluous.
         self._covered: deque[tuple[float, int, set[str]]] = deque()
         self._kept_versions: set[int] = set()  # needed at the last checkpoint, and perhaps being downloaded

@@ -86,7 +86,7 @@ async def open_engine(
         unless_started.push_async_callback(engine.close)
         engine.calls.update_files = replay.files
         engine.shared, engine.life = store.shared, life
-        _take_config(engine, store.log.run, config)
+        _take_config(engine, store, config)
         clean_up(store.folder, replay.files)
         if settings.client_evaluation is not None:
             _resume_evaluations(settings.client_evaluation, store, engine)
@@ -105,12 +105,13 @@ def _run_state(store: Store) -> RunState:
     return state
 
 
-def _take_config(engine: Engine, run: str, config: dict[str, Any]) -> None:
+def _take_config(engine: Engine, store: Store, config: dict[str, Any]) -> None:
     """Begin the run, or let it go on if its file now has a later end."""
     state = engine.state.run
     if state.run_id is None:
-        change = Change(RUN, "begin", {"run": run, "config": config})
+        change = Change(RUN, "begin", {"run": store.log.run, "config": config})
     elif config != state.config:
+        check_config(store.folder, state, config)  # again: another server may have given the run a later end
         if engine.coordinator.algorithm.version >= state.stop_versions:
             # Before the row of the new end: a kill between them leaves nothing that this would not do again.
             engine.free_slots()

@@ -154,6 +154,11 @@ class SqlLog:
             raise self._unavailable(error) from error
         return None if found is None else Leader(*found)
 
+    def newest_now(self, owner: str) -> Row | None:
+        """Return the last row of an owner that is not the coordinator; None without."""
+        own = sa.select(sa.func.max(log.c.number)).where((log.c.run == self.run) & is_rare & (log.c.owner == owner))
+        return next(iter(self.read_now(log.c.number == own.scalar_subquery())), None)
+
     def read_now(self, which: sa.ColumnElement[bool], limit: int | None = None) -> list[Row]:
         """Return the rows for which a condition on ``log``'s columns holds, in order."""
         joined = log.outerjoin(bodies, (bodies.c.run == log.c.run) & (bodies.c.number == log.c.number))

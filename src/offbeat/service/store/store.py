@@ -20,13 +20,13 @@ import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 from offbeat_core.errors import OffbeatError
 
 from offbeat.service.blobs.open_blobs import open_blobs
 from offbeat.service.log.open_log import open_log, sqlite_url
-from offbeat.service.log.sql_log import is_rare, log
 from offbeat.service.server_settings import StoreSettings
 from offbeat.service.store.database import numbers_of
 from offbeat.service.store.disk import Disk
@@ -75,11 +75,14 @@ class Store:
 
     def take_newest_checkpoint(self) -> None:
         """Get the newest checkpoint of all servers, if the folder has none as new."""
-        if self.shared is None:
-            return
-        rows = self.log.read_now(is_rare & (log.c.owner == CHECKPOINT))
-        if rows and (values := rows[-1].values)["number"] > max(numbers_of(self.folder / "checkpoints"), default=0):
+        values, own = self.newest_shared_checkpoint(), max(numbers_of(self.folder / "checkpoints"), default=0)
+        if self.shared is not None and values is not None and values["number"] > own:
             self.shared.download_checkpoint(values)
+
+    def newest_shared_checkpoint(self) -> dict[str, Any] | None:
+        """Return the arguments of the last row of a checkpoint; None if there is none."""
+        row = self.log.newest_now(CHECKPOINT)
+        return None if row is None else row.values
 
     def _shared_files(self, url: str) -> SharedFiles:
         try:
