@@ -42,8 +42,8 @@ def replaced(folder, store):
         assert kind_of(peer.http.get("/v1/uploads/7"), 404) == "no-such-visit"
         asyncio.run(take_lead(store))
         for answer in (stranger.http.post("/v1/checkin", json={}), peer.http.get("/v1/uploads/7")):
-            assert kind_of(answer, 503) == "no-space"
-        assert kind_of(peer.http.post("/v1/checkin", json={}), 503) == "no-space"  # for whose visit it has no row
+            assert kind_of(answer, 503) == "stopping"
+        assert kind_of(peer.http.post("/v1/checkin", json={}), 503) == "stopping"  # for whose visit it has no row
 
 
 def test_a_server_that_was_replaced_denies_nothing_and_ends(tmp_path, store):

@@ -1,6 +1,7 @@
 """The wait of a server for the lead of a log that it follows."""
 
 import asyncio
+import logging
 import socket
 import time
 from collections.abc import Callable
@@ -29,16 +30,20 @@ async def take_lead(log: SqlLog, term: Term, replay: Replay) -> None:
     Raises:
         OffbeatError: A row does not follow from those before it.
     """
-    silence = Silence()
+    silence, stands_by = Silence(), False
     while True:
         try:
             async for row in term.follow():
                 replay.apply(row)
-            if silence.is_long(term.number, await log.leader()) and await term.lead():
-                event("leads", epoch=term.epoch)
+            leader = await log.leader()
+            if silence.is_long(term.number, leader) and await term.lead():
+                event("leads", logging.WARNING, epoch=term.epoch)
                 return
+            if not stands_by:
+                stands_by = True
+                event("stands_by", logging.WARNING, leader=leader and leader.name)
         except (LogUnavailableError, UnknownOutcomeError) as error:
-            event("log_unavailable", problem=str(error))
+            event("log_unavailable", logging.WARNING, problem=str(error))
         await asyncio.sleep(_LOOK_SECONDS)
 
 
@@ -72,7 +77,7 @@ async def show_life(log: SqlLog, epoch: int) -> None:
         try:
             await log.beat(epoch, socket.gethostname())
         except LogUnavailableError as error:
-            event("log_unavailable", problem=str(error))
+            event("log_unavailable", logging.WARNING, problem=str(error))
         except ReplacedError as error:
             raise OffbeatError(f"another server leads now, so this one ends: {error}") from None
         await asyncio.sleep(BEAT_SECONDS)

@@ -11,7 +11,7 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.service.log.log import Change, LogUnavailableError, ReplacedError, Row, UnknownOutcomeError
 from offbeat.service.log.term import Term
-from offbeat.service.refusal import unwritable
+from offbeat.service.refusal import Refusal, unwritable
 from offbeat.service.store.disk import Disk, is_temporary
 
 _RETRY_SECONDS = 1.0  # between two attempts while the log cannot be written
@@ -49,6 +49,7 @@ class LogWriter:
         self._failed = failed
         self._problem: str | None = None
         self._has_failed = False  # then nothing more is appended
+        self._is_replaced = False
         self._next = _Batch()
         self._entered = self._durable = 0
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -109,7 +110,7 @@ class LogWriter:
         """Refuse if the log cannot be written now."""
         problem = self.problem
         if problem is not None:
-            raise unwritable(problem)
+            raise self._refusal(problem)
 
     async def wait_until_durable(self, *, on_reserve: bool = False) -> None:
         """Wait until all that has been entered so far is durable.
@@ -144,7 +145,7 @@ class LogWriter:
             except LogUnavailableError as error:
                 raise unwritable(str(error)) from None
             if epoch != self._term.epoch:
-                raise unwritable("another server leads now")
+                raise _replaced()
             self._confirmed = asked
 
     async def forget_bodies(self, last: int) -> None:
@@ -187,6 +188,7 @@ class LogWriter:
                     await asyncio.sleep(_RETRY_SECONDS)
                 self._release_waiters(batch.last)
         except ReplacedError as error:
+            self._is_replaced = True
             self._end(OffbeatError(f"another server leads now, so this one ends: {error}"))
         except BaseException as error:
             self._end(error)
@@ -222,9 +224,16 @@ class LogWriter:
             if not future.done():
                 future.set_result(None)
 
+    def _refusal(self, problem: str) -> Refusal:
+        return _replaced() if self._is_replaced else unwritable(problem)
+
     def _refuse_waiters(self, problem: str) -> None:
         self._problem = problem
         while self._waiters:
             _, future = self._waiters.popleft()
             if not future.done():
-                future.set_exception(unwritable(problem))
+                future.set_exception(self._refusal(problem))
+
+
+def _replaced() -> Refusal:
+    return Refusal("stopping", "another server leads now: try again", {"Retry-After": "1"})
