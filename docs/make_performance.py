@@ -1,7 +1,7 @@
 """The tables of performance, from the benchmarks' output.
 
-They are in ``docs/performance.md`` and ``docs/performance-tables.md``; a row of ``README.md`` and ``docs/index.md`` is
-written, too.
+They are in ``docs/performance.md`` and ``docs/performance-tables.md``; a row of ``README.md`` and
+``docs/comparison.md`` is written, too.
 
 ``make performance-docs``, or ``python docs/make_performance.py FILE …`` with the output of ``make bench-simulation``,
 ``make bench-peers``, ``make bench-gpu`` or ``make bench-service``. Tables that the output has no rows for stay as they
@@ -25,7 +25,6 @@ PAGES = [Path(__file__).with_name(name) for name in ("performance.md", "performa
 
 FRONT_PAGES = [
     Path(__file__).parents[1] / "README.md",
-    Path(__file__).with_name("index.md"),
     Path(__file__).with_name("comparison.md"),
 ]
 SPEEDS = "| time to train"

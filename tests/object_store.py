@@ -40,6 +40,7 @@ def object_store() -> Generator[str]:
         command = [weed, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", "-filer"]
         command += [f"-{name}.port={port}" for name, port in ports.items()]
         command += ["-volume.max=8", "-master.volumeSizeLimitMB=64", "-s3.iam=false"]
+        command += ["-s3.port.iceberg=0", "-s3.port.lance=0"]  # whose ports are fixed
         with Path(folder, "log").open("wb") as log:
             process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
         try:

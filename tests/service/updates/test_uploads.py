@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import re
 import socket
 import threading
 import time
@@ -62,7 +63,8 @@ def test_a_body_is_continued_and_moves_when_it_is_complete(uploads, tmp_path):
     assert asyncio.run(uploads.write(3, 1, 0, 6, sent(b"ab", b"c"))) == 3
     assert refused(uploads.write(3, 1, 2, 6, sent(b"def"))) == "wrong-offset"
     whole = asyncio.run(uploads.write(3, 1, 3, 6, sent(b"def")))
-    assert whole == (tmp_path / "updates" / "3-1-1", sha256(b"abcdef"))
+    assert (whole.path.parent, whole.sha256) == (tmp_path / "updates", sha256(b"abcdef"))
+    assert re.fullmatch(r"3-1-[0-9a-f]{16}", whole.path.name)
     assert whole.path.read_bytes() == b"abcdef"
     assert uploads.offset(3, 1) == 0
     assert refused(uploads.write(3, 1, 0, 2, sent(b"abc"))) == "too-large"
@@ -169,11 +171,12 @@ def test_all_uploads_share_a_budget_and_each_client_has_a_limit(uploads):
 
 def test_a_complete_body_outlives_a_restart(tmp_path, uploads):
     asyncio.run(uploads.write(3, 1, 0, 3, sent(b"abc")))
-    known = "4-0-1"
-    for name in (known, "notes", "sum-1", "sum-2"):
+    digits = 16 * "a"
+    known, used = f"4-0-{digits}", f"sum-2-{digits}"
+    for name in (known, "notes", f"sum-1-{digits}", used):
         (tmp_path / "updates" / name).touch()
-    clean_up(tmp_path, {known, "sum-2"})
-    assert sorted(path.name for path in (tmp_path / "updates").iterdir()) == [known, "notes", "sum-2"]
+    clean_up(tmp_path, {tmp_path / "updates" / name for name in (known, used)})
+    assert sorted(path.name for path in (tmp_path / "updates").iterdir()) == [known, "notes", used]
     assert uploads.offset(3, 1) == 3
     clean_up(tmp_path, set())
     assert [path.name for path in (tmp_path / "updates").iterdir()] == ["notes"]
