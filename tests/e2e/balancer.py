@@ -19,6 +19,7 @@ class Balancer:
         self.ready: set[int] = set()
         self._ports = ports
         self._tasks: dict[int, set[asyncio.Task[None]]] = {port: set() for port in ports}
+        self._writers: set[asyncio.StreamWriter] = set()
         self._has_begun = threading.Event()
 
     @property
@@ -49,6 +50,9 @@ class Balancer:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()
+        await asyncio.sleep(0)
 
     async def _look(self, port: int) -> None:
         while True:
@@ -65,15 +69,18 @@ class Balancer:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                self._writers.add(writer)
                 writer.write(b"GET /readyz HTTP/1.1\r\nHost: balancer\r\nConnection: close\r\n\r\n")
                 return b" 200 " in await reader.readline()
         except (OSError, TimeoutError):
             return False
         finally:
             if writer is not None:
-                writer.close()
+                writer.transport.abort()
+                self._writers.discard(writer)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         for port in self.ready:
             task = asyncio.create_task(self._pass_on(port, reader, writer))
             self._tasks[port].add(task)
@@ -82,19 +89,20 @@ class Balancer:
         writer.close()
 
     async def _pass_on(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        other = None
+        copies: list[asyncio.Task[None]] = []
         try:
             source, other = await asyncio.open_connection("127.0.0.1", port)
-            await asyncio.wait(
-                [asyncio.create_task(_copy(reader, other)), asyncio.create_task(_copy(source, writer))],
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            self._writers.add(other)
+            copies += [asyncio.create_task(_copy(reader, other)), asyncio.create_task(_copy(source, writer))]
+            await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
+            other.transport.abort()
         except OSError:
             pass
         finally:
-            for each in (writer, other):
-                if each is not None:
-                    each.transport.abort()
+            writer.transport.abort()
+            for copy in copies:
+                copy.cancel()
+            await asyncio.gather(*copies, return_exceptions=True)
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
