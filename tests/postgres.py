@@ -8,6 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+import sqlalchemy as sa
+
+from offbeat.service.server_settings import StoreSettings
 
 _FOLDERS = [*map(str, Path("/usr/lib/postgresql").glob("*/bin")), *os.environ.get("PATH", "").split(os.pathsep)]
 
@@ -37,3 +40,13 @@ def postgres() -> Generator[str]:
             yield f"postgresql+psycopg://offbeat@/postgres?host={folder}"
         finally:
             subprocess.run([control, "-D", data, "-m", "immediate", "stop"], user=user, check=True, capture_output=True)
+
+
+@pytest.fixture
+def store(postgres: str, tmp_path: Path) -> Generator[StoreSettings]:
+    """A log in that database and a folder of blobs, which servers share."""
+    yield StoreSettings(log=postgres.replace("+psycopg", ""), blobs=f"file://{tmp_path}/blobs")
+    engine = sa.create_engine(postgres)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE log, bodies, runs, leaders")
+    engine.dispose()

@@ -3,24 +3,14 @@
 import asyncio
 
 import pytest
-import sqlalchemy as sa
 from offbeat_core.errors import OffbeatError
 
 from offbeat.service.log.open_log import open_log
 from offbeat.service.log.term import Term
-from offbeat.service.server_settings import StoreSettings
 from tests.postgres import postgres as postgres
+from tests.postgres import store as store
 from tests.service.conftest import running
 from tests.service.http_client import kind_of
-
-
-@pytest.fixture
-def store(postgres, tmp_path):
-    yield StoreSettings(log=postgres.replace("+psycopg", ""), blobs=f"file://{tmp_path}/blobs")
-    engine = sa.create_engine(postgres)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("DROP TABLE log, bodies, runs, leaders")
-    engine.dispose()
 
 
 async def take_lead(store):

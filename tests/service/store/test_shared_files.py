@@ -39,6 +39,10 @@ def test_a_file_that_one_server_uploads_is_there_for_another_and_stays_where_it_
     got = tmp_path / "two" / "updates" / "0-0-1"
     servers[1].download("updates/0-0-1", sha256(b"body"), got)
     assert got.read_bytes() == b"body"
+    got.unlink()  # it is another name of the blob's file
+    got.write_bytes(b"bo")  # as a loss of power may leave it
+    servers[1].download("updates/0-0-1", sha256(b"body"), got)
+    assert got.read_bytes() == b"body"
     asyncio.run(servers[0].delete(["updates/0-0-1"]))
     servers[1].download("updates/0-0-1", sha256(b"body"), got)  # it is there already
     assert list((tmp_path / "two" / "partial").iterdir()) == []

@@ -14,9 +14,7 @@ from offbeat.service.log.log import LogUnavailableError, ReplacedError, UnknownO
 from offbeat.service.log.sql_log import Leader, SqlLog
 from offbeat.service.log.term import Term
 
-BEAT_SECONDS = 0.5
-"""Between two signs of a leader's life."""
-
+_BEAT_SECONDS = 0.5  # between two signs of a leader's life
 _LOOK_SECONDS = 0.2  # between two looks at the log
 _SILENT_SECONDS = 2.5  # after which a standby tries to lead
 
@@ -24,8 +22,8 @@ _SILENT_SECONDS = 2.5  # after which a standby tries to lead
 async def take_lead(log: SqlLog, term: Term, replay: Replay) -> None:
     """Follow a log that others may lead, until none of them is heard of; then lead.
 
-    A leader that only seems to be gone loses nothing: whoever appends first behind the last row leads, and the other
-    one's next append fails.
+    Nothing is lost if the leader only seems to be gone. The first server that appends a row behind the last one leads.
+    The other one's next append fails.
 
     Raises:
         OffbeatError: A row does not follow from those before it.
@@ -80,7 +78,7 @@ async def show_life(log: SqlLog, epoch: int) -> None:
             event("log_unavailable", logging.WARNING, problem=str(error))
         except ReplacedError as error:
             raise OffbeatError(f"another server leads now, so this one ends: {error}") from None
-        await asyncio.sleep(BEAT_SECONDS)
+        await asyncio.sleep(_BEAT_SECONDS)
 
 
 async def lead_at_once(term: Term, replay: Replay) -> None:

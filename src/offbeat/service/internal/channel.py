@@ -61,7 +61,7 @@ class Channel(asyncio.BufferedProtocol):
         raise NotImplementedError
 
     def lost(self, problem: str) -> None:
-        """Note that the connection is closed."""
+        """Act on the end of the connection; ``problem`` says why it ended."""
         raise NotImplementedError
 
     def trust(self, opening: bytes) -> None:

@@ -55,13 +55,15 @@ class SharedFiles:
             copy.unlink(missing_ok=True)
         self.blobs.forget(self._name(name))
 
-    def download(self, name: str, sha256: str | None, path: Path) -> None:
-        """Get a file that is not there, in a thread; nothing happens if it is.
+    def download(self, name: str, sha256: str, path: Path) -> None:
+        """Get a file, in a thread, unless it is there.
+
+        One that a loss of power has torn is replaced.
 
         Raises:
             OffbeatError: It was deleted, since a later checkpoint covers it, or is broken.
         """
-        if path.exists():
+        if path.exists() and digest_of(path) == sha256:
             return
         copy = self._folder / "partial" / f".copy-{token_hex(8)}"
         with _errors(self.blobs):
