@@ -1,7 +1,7 @@
 """The decision of a server that stands by when it tries to lead."""
 
 from offbeat.service.engine.standby import Silence
-from offbeat.service.log.sql_log import Leader
+from offbeat.service.log.signs_of_life import Leader
 
 
 class Clock:

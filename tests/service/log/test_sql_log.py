@@ -10,8 +10,10 @@ import sqlalchemy as sa
 
 from offbeat.service.log import sql_log
 from offbeat.service.log.log import ReplacedError, Row
-from offbeat.service.log.sql_log import Leader, SqlLog, is_rare
-from offbeat.service.log.sql_log import log as table
+from offbeat.service.log.signs_of_life import Leader, Sign
+from offbeat.service.log.sql_log import SqlLog
+from offbeat.service.log.tables import is_rare
+from offbeat.service.log.tables import log as table
 from tests.postgres import postgres as postgres
 
 FIRST = Row(1, 1, "term", "a")
@@ -26,7 +28,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
     yield url
     engine = sa.create_engine(url)
     with engine.begin() as connection:
-        connection.exec_driver_sql("DROP TABLE IF EXISTS log, bodies, runs, leaders")
+        connection.exec_driver_sql("DROP TABLE IF EXISTS log, bodies, runs, servers")
     engine.dispose()
 
 
@@ -167,3 +169,26 @@ def test_the_leader_of_the_last_epoch_shows_itself(url: str) -> None:
             assert await log.leader() == Leader(2, 2, "b")
 
     asyncio.run(run())
+
+
+def test_servers_show_how_far_they_are_and_are_forgotten_once_they_end(url: str) -> None:
+    async def run() -> None:
+        async with opened(url) as one, opened(url) as two:
+            two.run = one.run
+            await one.beat(1, "a")
+            await two.stand_by(7, 1, "b")
+            await two.stand_by(9, 1, "b")
+            first, second = one.servers_now()
+            assert first.sign == Sign("a", 1, 0, leads=True)
+            assert (second.sign, second.beats) == (Sign("b", 1, 9, leads=False), 1)
+            assert 0 <= second.silent_seconds <= second.since_seconds < 60
+            await two.beat(2, "b")
+            assert [server.sign.name for server in one.servers_now()] == ["b", "a"]
+        async with opened(url) as log:
+            assert log.servers_now() == []
+
+    asyncio.run(run())
+
+
+def test_the_condition_of_the_partial_index_holds_the_owner_itself() -> None:
+    assert str(is_rare.compile()) == "log.owner != 'coordinator'"  # a plan for any owner would not use the index

@@ -15,7 +15,7 @@ from offbeat.coordinator import Coordinator
 from offbeat.service.engine.engine import Engine
 from offbeat.service.live.run_history import RunHistory
 from offbeat.service.log.log import TERM
-from offbeat.service.log.sql_log import is_rare, log
+from offbeat.service.log.tables import is_rare, log
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.database import numbers_of
 from offbeat.service.store.server_state import ServerState

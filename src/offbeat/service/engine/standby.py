@@ -11,11 +11,13 @@ from offbeat_core.serving.console_log import event
 
 from offbeat.service.engine.replay import Replay
 from offbeat.service.log.log import LogUnavailableError, ReplacedError, UnknownOutcomeError
-from offbeat.service.log.sql_log import Leader, SqlLog
+from offbeat.service.log.signs_of_life import Leader
+from offbeat.service.log.sql_log import SqlLog
 from offbeat.service.log.term import Term
 
 _BEAT_SECONDS = 0.5  # between two signs of a leader's life
 _LOOK_SECONDS = 0.2  # between two looks at the log
+_STANDBY_BEAT_SECONDS = 1.0  # between two signs of a standby's life
 _SILENT_SECONDS = 2.5  # after which a standby tries to lead
 
 
@@ -28,7 +30,7 @@ async def take_lead(log: SqlLog, term: Term, replay: Replay) -> None:
     Raises:
         OffbeatError: A row does not follow from those before it.
     """
-    silence, stands_by = Silence(), False
+    silence, stands_by, next_beat = Silence(), False, 0.0
     while True:
         try:
             async for row in term.follow():
@@ -40,6 +42,9 @@ async def take_lead(log: SqlLog, term: Term, replay: Replay) -> None:
             if not stands_by:
                 stands_by = True
                 event("stands_by", logging.WARNING, leader=leader and leader.name)
+            if time.monotonic() >= next_beat:
+                await log.stand_by(term.number, term.epoch, socket.gethostname())
+                next_beat = time.monotonic() + _STANDBY_BEAT_SECONDS
         except (LogUnavailableError, UnknownOutcomeError) as error:
             event("log_unavailable", logging.WARNING, problem=str(error))
         await asyncio.sleep(_LOOK_SECONDS)

@@ -18,7 +18,8 @@ from offbeat.service.engine.server_checkpoint import CheckpointWriter
 from offbeat.service.engine.standby import lead_at_once, show_life, take_lead
 from offbeat.service.log.log import RUN, Change
 from offbeat.service.log.log_writer import LogWriter
-from offbeat.service.log.sql_log import SqlLog, is_rare, log
+from offbeat.service.log.sql_log import SqlLog
+from offbeat.service.log.tables import is_rare, log
 from offbeat.service.log.term import Term
 from offbeat.service.masked.masked_shares import MaskedShares
 from offbeat.service.server_settings import ServerSettings

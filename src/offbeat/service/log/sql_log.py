@@ -3,80 +3,25 @@
 import asyncio
 import secrets
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from typing import NamedTuple, TypeVar
+from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 import sqlalchemy as sa
 from offbeat_core.errors import OffbeatError
 from sqlalchemy import exc
 
-from offbeat.service.log.log import COORDINATOR, LogUnavailableError, ReplacedError, Row, UnknownOutcomeError
-from offbeat.service.store.database import FORM, check_form
+from offbeat.service.log.log import LogUnavailableError, ReplacedError, Row, UnknownOutcomeError
+from offbeat.service.log.signs_of_life import Leader, SeenServer, Sign, forget, leader_of, servers_of, show
+from offbeat.service.log.tables import bodies, is_rare, log, prepare
 
 T = TypeVar("T")
-
-_metadata = sa.MetaData()
-
-runs = sa.Table(
-    "runs",
-    _metadata,
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("run", sa.Text, nullable=False),
-    sa.Column("form", sa.Integer, nullable=False),
-)
-
-log = sa.Table(
-    "log",
-    _metadata,
-    sa.Column("run", sa.Text, primary_key=True),
-    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("epoch", sa.BigInteger, nullable=False),
-    sa.Column("owner", sa.Text, nullable=False),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("arguments", sa.Text, nullable=False),
-    sa.Column("digest", sa.Text),
-    sa.Column("blob", sa.Text),
-    sa.Column("entry", sa.Text),
-    sa.Column("head", sa.Text),
-    sqlite_with_rowid=False,
-)
-
-bodies = sa.Table(
-    "bodies",
-    _metadata,
-    sa.Column("run", sa.Text, primary_key=True),
-    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("body", sa.LargeBinary, nullable=False),
-)
-
-leaders = sa.Table(
-    "leaders",
-    _metadata,
-    sa.Column("run", sa.Text, primary_key=True),
-    sa.Column("epoch", sa.BigInteger, nullable=False),
-    sa.Column("beats", sa.BigInteger, nullable=False),  # it grows while the leader lives
-    sa.Column("name", sa.Text, nullable=False),  # for people
-)
-
-is_rare = log.c.owner != COORDINATOR
-"""Whether a row is none of the coordinator's calls."""
-
-sa.Index("rare", log.c.run, log.c.number, sqlite_where=is_rare, postgresql_where=is_rare)
 
 _FORGOTTEN_AT_ONCE = 100  # small updates
 
 # SQLite's errors that may pass while the server runs. After any other the file's content is unknown.
 _TEMPORARY = ("FULL", "READONLY", "CANTOPEN", "BUSY")
-
-
-class Leader(NamedTuple):
-    """The leader that was seen last."""
-
-    epoch: int
-    beats: int  # it grows while the leader lives
-    name: str
 
 
 class SqlLog:
@@ -99,6 +44,8 @@ class SqlLog:
         self._make_room = make_room
         self._is_sqlite = engine.dialect.name == "sqlite"
         self._thread = ThreadPoolExecutor(1, "log")
+        self._server = secrets.token_hex(8)  # the key of this server's signs of life
+        self._has_shown = False
         self.run = self._prepare()
 
     async def append(self, rows: Sequence[Row], *, after: tuple[int, int]) -> None:
@@ -134,7 +81,15 @@ class SqlLog:
             ReplacedError: The leader of a later epoch has shown itself.
             LogUnavailableError: The log cannot be reached.
         """
-        await self._in_thread(lambda: self._beat(epoch, name))
+        await self._in_thread(lambda: self._show(Sign(name, epoch, 0, leads=True)))
+
+    async def stand_by(self, number: int, epoch: int, name: str) -> None:
+        """Show that a server lives which has followed the log to a row.
+
+        Raises:
+            LogUnavailableError: The log cannot be reached.
+        """
+        await self._in_thread(lambda: self._show(Sign(name, epoch, number, leads=False)))
 
     async def leader(self) -> Leader | None:
         """Return the last leader that has shown itself; None if there was none.
@@ -146,13 +101,18 @@ class SqlLog:
 
     def leader_now(self) -> Leader | None:
         """Return the last leader that has shown itself, in this thread."""
-        query = sa.select(leaders.c.epoch, leaders.c.beats, leaders.c.name).where(leaders.c.run == self.run)
-        try:
-            with self._engine.connect() as connection:
-                found = connection.execute(query).one_or_none()
-        except exc.DBAPIError as error:
-            raise self._unavailable(error) from error
-        return None if found is None else Leader(*found)
+        with self._reading() as connection:
+            return leader_of(connection, self.run)
+
+    def servers_now(self) -> list[SeenServer]:
+        """Return the servers that have shown themselves, in this thread."""
+        with self._reading() as connection:
+            return servers_of(connection, self.run)
+
+    def last_number_now(self) -> int:
+        """Return the number of the last durable row, in this thread; 0 without."""
+        with self._reading() as connection:
+            return connection.execute(sa.select(sa.func.max(log.c.number)).where(log.c.run == self.run)).scalar() or 0
 
     def newest_now(self, owner: str) -> Row | None:
         """Return the last row of an owner that is not the coordinator; None without."""
@@ -164,52 +124,22 @@ class SqlLog:
         joined = log.outerjoin(bodies, (bodies.c.run == log.c.run) & (bodies.c.number == log.c.number))
         columns = [*(column for column in log.c if column.name != "run"), bodies.c.body]
         query = sa.select(*columns).select_from(joined).where((log.c.run == self.run) & which)
-        try:
-            with self._engine.connect() as connection:
-                found = connection.execute(query.order_by(log.c.number).limit(limit)).all()
-        except exc.DBAPIError as error:
-            raise self._unavailable(error) from error
-        return [Row(*row) for row in found]
+        with self._reading() as connection:
+            return [Row(*row) for row in connection.execute(query.order_by(log.c.number).limit(limit))]
 
     def close(self) -> None:
         """Close the database, and end the thread, once what it does is done."""
         self._thread.shutdown()
+        if self._has_shown:
+            with suppress(exc.DBAPIError), self._engine.begin() as connection:
+                forget(connection, self.run, self._server)
         self._engine.dispose()
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _prepare(self) -> str:
-        """Make the tables, if they are not there; return the id of the run."""
-        tables = sa.inspect(self._engine)
-        has_log = tables.has_table("log")  # which another process may make at this moment, after the other table
-        if tables.has_table("runs"):
-            self._run()
-        elif has_log:
-            check_form(str(self._engine.url.database), 2)
-        for is_last in (False, False, True):
-            try:
-                _metadata.create_all(self._engine)
-            except exc.DBAPIError:
-                if is_last:
-                    raise
-                continue  # another process may have made a table at the same moment
-            break
-        while True:
-            if (run := self._run()) is not None:
-                return run
-            with suppress(exc.IntegrityError), self._engine.begin() as connection:  # another process may be faster
-                values = {"name": "", "run": secrets.token_hex(8), "form": FORM}
-                connection.execute(sa.insert(runs).values(values))
-
-    def _run(self) -> str | None:
-        """Return the id of the database's run, if it has one; refuse another form."""
-        with self._engine.begin() as connection:
-            found = connection.execute(sa.select(runs).where(runs.c.name == "")).one_or_none()
-        if found is None:
-            return None
-        check_form(str(self._engine.url.database), found.form)
-        return found.run
+        return prepare(self._engine)
 
     def _append(self, rows: Sequence[Row], after: tuple[int, int]) -> None:
         try:
@@ -240,25 +170,22 @@ class SqlLog:
 
     def _last_epoch(self) -> int:
         query = sa.select(log.c.epoch).where(log.c.run == self.run).order_by(log.c.number.desc()).limit(1)
+        with self._reading() as connection:
+            return connection.execute(query).scalar() or 0
+
+    def _show(self, sign: Sign) -> None:
         try:
-            with self._engine.connect() as connection:
-                return connection.execute(query).scalar() or 0
+            with self._engine.begin() as connection:
+                show(connection, self.run, self._server, sign)
+                self._has_shown = True
         except exc.DBAPIError as error:
             raise self._unavailable(error) from error
 
-    def _beat(self, epoch: int, name: str) -> None:
-        own = leaders.c.run == self.run
+    @contextmanager
+    def _reading(self) -> Generator[sa.Connection]:
         try:
-            with self._engine.begin() as connection:
-                values = {"epoch": epoch, "beats": leaders.c.beats + 1, "name": name}
-                older = sa.update(leaders).where(own & (leaders.c.epoch <= epoch)).values(values)
-                if connection.execute(older).rowcount:
-                    return
-                newer = connection.execute(sa.select(leaders.c.epoch).where(own)).scalar()
-                if newer is not None:
-                    raise ReplacedError(f"it has begun epoch {newer}")
-                first = {"run": self.run, "epoch": epoch, "beats": 0, "name": name}
-                connection.execute(sa.insert(leaders).values(first))
+            with self._engine.connect() as connection:
+                yield connection
         except exc.DBAPIError as error:
             raise self._unavailable(error) from error
 

@@ -1,0 +1,111 @@
+"""The tables of a log in a database, and which run is in them."""
+
+import secrets
+from contextlib import suppress
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from offbeat.service.log.log import COORDINATOR
+from offbeat.service.store.database import FORM, check_form
+
+_metadata = sa.MetaData()
+
+runs = sa.Table(
+    "runs",
+    _metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("run", sa.Text, nullable=False),
+    sa.Column("form", sa.Integer, nullable=False),
+)
+
+log = sa.Table(
+    "log",
+    _metadata,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("arguments", sa.Text, nullable=False),
+    sa.Column("digest", sa.Text),
+    sa.Column("blob", sa.Text),
+    sa.Column("entry", sa.Text),
+    sa.Column("head", sa.Text),
+    sqlite_with_rowid=False,
+)
+
+bodies = sa.Table(
+    "bodies",
+    _metadata,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+)
+
+servers = sa.Table(
+    "servers",
+    _metadata,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("server", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),  # for people
+    sa.Column("epoch", sa.BigInteger, nullable=False),  # that it leads, or of the last row that it has read
+    sa.Column("number", sa.BigInteger, nullable=False),  # of the last row that it has read while it stands by
+    sa.Column("leads", sa.Boolean, nullable=False),
+    sa.Column("beats", sa.BigInteger, nullable=False),  # it grows while the server lives
+    sa.Column("since", sa.DateTime(timezone=True), nullable=False),  # it leads or stands by, by the database's clock
+    sa.Column("seen", sa.DateTime(timezone=True), nullable=False),  # last
+)
+
+# The owner stands in the query's text: PostgreSQL uses a partial index only if it knows the value when it plans.
+is_rare = log.c.owner != sa.literal_column(f"'{COORDINATOR}'", sa.Text)
+"""Whether a row is none of the coordinator's calls."""
+
+sa.Index("rare", log.c.run, log.c.number, sqlite_where=is_rare, postgresql_where=is_rare)
+
+
+def prepare(engine: sa.Engine) -> str:
+    """Make the tables, if they are not there; return the id of the database's run.
+
+    It is drawn anew if the database does not hold a run.
+    """
+    make_tables(engine)
+    while True:
+        if (run := run_in(engine)) is not None:
+            return run
+        with suppress(exc.IntegrityError):  # another process may be faster
+            enter_run(engine, secrets.token_hex(8))
+
+
+def make_tables(engine: sa.Engine) -> None:
+    """Make the tables that are not there; ``OffbeatError`` if some have another form."""
+    tables = sa.inspect(engine)
+    has_log = tables.has_table("log")  # which another process may make at this moment, after the other table
+    if tables.has_table("runs"):
+        run_in(engine)
+    elif has_log:
+        check_form(str(engine.url.database), 2)
+    for is_last in (False, False, True):
+        try:
+            _metadata.create_all(engine)
+        except exc.DBAPIError:
+            if is_last:
+                raise
+            continue  # another process may have made a table at the same moment
+        break
+
+
+def run_in(engine: sa.Engine) -> str | None:
+    """Return the id of the database's run, if it has one; refuse another form."""
+    with engine.begin() as connection:
+        found = connection.execute(sa.select(runs).where(runs.c.name == "")).one_or_none()
+    if found is None:
+        return None
+    check_form(str(engine.url.database), found.form)
+    return found.run
+
+
+def enter_run(engine: sa.Engine, run: str) -> None:
+    """Make a run the database's; ``IntegrityError`` if it has one."""
+    with engine.begin() as connection:
+        connection.execute(sa.insert(runs).values(name="", run=run, form=FORM))
