@@ -1,6 +1,5 @@
 """Updates that come over several connections at once, and around the end of their visits."""
 
-import asyncio
 import math
 import shutil
 import threading
@@ -38,28 +37,44 @@ from tests.service.http_client import (
 class Gate:
     """Holds those who have checked a large body, until it is opened."""
 
-    def __init__(self, check: Callable[..., float]) -> None:
+    def __init__(self, check: Callable[..., None]) -> None:
         self.reached = threading.Event()
         self.opened = threading.Event()
         self._check = check
 
-    def __call__(self, *arguments: Any) -> float:
-        norm = self._check(*arguments)
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:  # a large one, in a thread
-            if not self.reached.is_set():
-                self.reached.set()
-                assert self.opened.wait(10)
-        return norm
+    def __call__(self, *arguments: Any) -> None:
+        self._check(*arguments)
+        if not self.reached.is_set():
+            self.reached.set()
+            assert self.opened.wait(10)
 
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     """Holds the first large body between its check and what comes after that."""
-    made = Gate(update_receiver.check_body)
-    monkeypatch.setattr(update_receiver, "check_body", made)
+    made = Gate(update_receiver.check_norm)
+    monkeypatch.setattr(update_receiver, "check_norm", made)
     return made
+
+
+def test_a_large_body_is_checked_while_it_arrives(server, monkeypatch):
+    peer = server.enrol()
+    visit = peer.check_in()
+    assert kind_of(put_in_pieces(peer, visit, body_of(NANS)), 422) == "not-finite"
+    with monkeypatch.context() as patch:
+        patch.delattr(update_receiver, "check_body")
+        assert put_in_pieces(peer, visit, body_of(ONES)).json()["receipt"]["counted"]
+    ((_, norm),) = server.service.engine.history.norms.entries()
+    assert norm == pytest.approx(ONES.norm().item() / 2)  # a visit has two steps
+
+
+@pytest.mark.parametrize("more", [-4, 4])
+def test_a_body_whose_size_changes_on_its_way_is_read_again(server, more):
+    peer = server.enrol()
+    visit, good = peer.check_in(), body_of(ONES)
+    assert peer.put(visit, good[:10], head=peer.head(visit, good)).status_code == 202
+    other = (good + bytes(4))[: len(good) + more]
+    assert kind_of(peer.put(visit, other, offset=10, head=peer.head(visit, other)), 422) == "malformed-update"
 
 
 def test_the_checked_bytes_are_applied_whatever_comes_over_another_connection(server, gate):

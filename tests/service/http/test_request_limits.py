@@ -1,6 +1,7 @@
 """Time limits of requests, and bodies that are not read."""
 
 import asyncio
+import hashlib
 import time
 from contextlib import ExitStack, suppress
 
@@ -81,7 +82,7 @@ def test_an_upload_has_one_deadline(tmp_path, monkeypatch):
         assert "slower than 50 bytes a second" in caught.value.detail
 
     asyncio.run(ask(uploads.read(0, 10, slow())))
-    asyncio.run(ask(uploads.write(0, 0, 0, 10, slow())))
+    asyncio.run(ask(uploads.write(0, 0, 0, 10, slow(), lambda _: None, hashlib.sha256)))
     assert uploads.offset(0, 0) == 2
 
 

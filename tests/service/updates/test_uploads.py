@@ -11,7 +11,7 @@ import time
 import pytest
 
 from offbeat.service.refusal import Refusal
-from offbeat.service.updates import growing_file
+from offbeat.service.updates import body_file
 from offbeat.service.updates.uploads import Uploads, clean_up
 from tests.service.conftest import body_of, running
 from tests.service.http_client import ONES, begin_upload, check_progress, kind_of, line, put_in_pieces, snapshot, until
@@ -26,6 +26,10 @@ def uploads(tmp_path):
 
 def sha256(body):
     return hashlib.sha256(body).hexdigest()
+
+
+def write(uploads, client, visit, offset, size, pieces):
+    return uploads.write(client, visit, offset, size, pieces, lambda _: None, hashlib.sha256)
 
 
 async def sent(*pieces, silent=False):
@@ -45,7 +49,7 @@ def refused(work):
 
 
 def test_a_stalled_body_is_given_up_and_its_bytes_are_kept(uploads):
-    assert refused(uploads.write(0, 0, 0, 10, sent(b"abc", silent=True))) == "too-slow"
+    assert refused(write(uploads, 0, 0, 0, 10, sent(b"abc", silent=True))) == "too-slow"
     assert uploads.offset(0, 0) == 3
     assert refused(uploads.read(0, 10, sent(b"abc", silent=True))) == "too-slow"
 
@@ -60,62 +64,62 @@ def test_a_body_that_goes_on_is_given_up_at_its_first_byte_too_many(uploads):
 
 
 def test_a_body_is_continued_and_moves_when_it_is_complete(uploads, tmp_path):
-    assert asyncio.run(uploads.write(3, 1, 0, 6, sent(b"ab", b"c"))) == 3
-    assert refused(uploads.write(3, 1, 2, 6, sent(b"def"))) == "wrong-offset"
-    whole = asyncio.run(uploads.write(3, 1, 3, 6, sent(b"def")))
-    assert (whole.path.parent, whole.sha256) == (tmp_path / "updates", sha256(b"abcdef"))
+    assert asyncio.run(write(uploads, 3, 1, 0, 6, sent(b"ab", b"c"))) == 3
+    assert refused(write(uploads, 3, 1, 2, 6, sent(b"def"))) == "wrong-offset"
+    whole = asyncio.run(write(uploads, 3, 1, 3, 6, sent(b"def")))
+    assert (whole.path.parent, whole.digest) == (tmp_path / "updates", sha256(b"abcdef"))
     assert re.fullmatch(r"3-1-[0-9a-f]{16}", whole.path.name)
     assert whole.path.read_bytes() == b"abcdef"
     assert uploads.offset(3, 1) == 0
-    assert refused(uploads.write(3, 1, 0, 2, sent(b"abc"))) == "too-large"
+    assert refused(write(uploads, 3, 1, 0, 2, sent(b"abc"))) == "too-large"
 
 
 def test_a_second_upload_replaces_the_first(uploads):
     async def both():
-        first = asyncio.create_task(uploads.write(0, 0, 0, 6, sent(b"ab", silent=True)))
+        first = asyncio.create_task(write(uploads, 0, 0, 0, 6, sent(b"ab", silent=True)))
         await asyncio.sleep(0.01)
-        second = await uploads.write(0, 0, 0, 6, sent(b"cdefgh"))
+        second = await write(uploads, 0, 0, 0, 6, sent(b"cdefgh"))
         with pytest.raises(Refusal) as caught:
             await first
-        return caught.value.kind, second.path.read_bytes(), second.sha256
+        return caught.value.kind, second.path.read_bytes(), second.digest
 
     assert asyncio.run(both()) == ("wrong-offset", b"cdefgh", sha256(b"cdefgh"))
 
 
 def test_an_earlier_servers_body_is_continued(uploads, tmp_path):
     (tmp_path / "partial" / "3-1").write_bytes(b"abc")
-    assert asyncio.run(uploads.write(3, 1, 3, 6, sent(b"def"))).sha256 == sha256(b"abcdef")
+    assert asyncio.run(write(uploads, 3, 1, 3, 6, sent(b"def"))).digest == sha256(b"abcdef")
     # It was whole: nothing more comes.
     (tmp_path / "partial" / "3-2").write_bytes(b"abc")
-    assert asyncio.run(uploads.write(3, 2, 3, 3, sent())).sha256 == sha256(b"abc")
+    assert asyncio.run(write(uploads, 3, 2, 3, 3, sent())).digest == sha256(b"abc")
 
 
 def test_the_bytes_of_a_failed_write_are_counted(uploads, tmp_path, monkeypatch):
     def half(descriptor, pieces, offset):
-        write(descriptor, [pieces[0][:2]], offset)
+        pwritev(descriptor, [pieces[0][:2]], offset)
         raise OSError(28, "No space left on device")
 
-    write = os.pwritev
+    pwritev = os.pwritev
     monkeypatch.setattr(os, "pwritev", half)
     with pytest.raises(OSError, match="No space left"):
-        asyncio.run(uploads.write(3, 1, 0, 6, sent(b"abcd")))
+        asyncio.run(write(uploads, 3, 1, 0, 6, sent(b"abcd")))
     monkeypatch.undo()
     assert uploads.offset(3, 1) == 2
-    whole = asyncio.run(uploads.write(3, 1, 2, 6, sent(b"cdef")))
-    assert (whole.path.read_bytes(), whole.sha256) == (b"abcdef", sha256(b"abcdef"))
+    whole = asyncio.run(write(uploads, 3, 1, 2, 6, sent(b"cdef")))
+    assert (whole.path.read_bytes(), whole.digest) == (b"abcdef", sha256(b"abcdef"))
 
 
 def test_a_short_write_is_continued(uploads, monkeypatch):
-    write = os.pwritev
-    monkeypatch.setattr(os, "pwritev", lambda descriptor, pieces, offset: write(descriptor, [pieces[0][:1]], offset))
-    whole = asyncio.run(uploads.write(3, 1, 0, 6, sent(b"ab", b"cdef")))
-    assert (whole.path.read_bytes(), whole.sha256) == (b"abcdef", sha256(b"abcdef"))
+    pwritev = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda descriptor, pieces, offset: pwritev(descriptor, [pieces[0][:1]], offset))
+    whole = asyncio.run(write(uploads, 3, 1, 0, 6, sent(b"ab", b"cdef")))
+    assert (whole.path.read_bytes(), whole.digest) == (b"abcdef", sha256(b"abcdef"))
 
 
 def test_pieces_of_one_byte_are_accepted(uploads):
     uploads._budget = 5000  # more pieces than a system writes at once
-    whole = asyncio.run(uploads.write(3, 1, 0, 5000, sent(*[b"x"] * 5000)))
-    assert whole.sha256 == sha256(b"x" * 5000)
+    whole = asyncio.run(write(uploads, 3, 1, 0, 5000, sent(*[b"x"] * 5000)))
+    assert whole.digest == sha256(b"x" * 5000)
 
 
 def test_a_file_is_closed_after_the_thread_that_writes_it_has_ended(uploads, monkeypatch):
@@ -124,22 +128,22 @@ def test_a_file_is_closed_after_the_thread_that_writes_it_has_ended(uploads, mon
     def slowly(self, pieces):
         begun.set()
         may_end.wait(10)
-        write(self, pieces)
+        write_file(self, pieces)
         events.append("written")
 
     def closed(self):
         events.append("closed")
         close(self)
 
-    write, close = growing_file.GrowingFile.write, growing_file.GrowingFile.close
-    monkeypatch.setattr(growing_file.GrowingFile, "write", slowly)
-    monkeypatch.setattr(growing_file.GrowingFile, "close", closed)
+    write_file, close = body_file.BodyFile.write, body_file.BodyFile.close
+    monkeypatch.setattr(body_file.BodyFile, "write", slowly)
+    monkeypatch.setattr(body_file.BodyFile, "close", closed)
     monkeypatch.setattr("offbeat.service.updates.uploads._BATCH", 1)
 
     async def begin_again_while_it_is_written():
-        before = asyncio.create_task(uploads.write(3, 1, 0, 6, sent(b"ab", b"cd", silent=True)))
+        before = asyncio.create_task(write(uploads, 3, 1, 0, 6, sent(b"ab", b"cd", silent=True)))
         await asyncio.to_thread(begun.wait, 10)
-        again = asyncio.create_task(uploads.write(3, 1, 0, 6, sent(b"abcdef")))
+        again = asyncio.create_task(write(uploads, 3, 1, 0, 6, sent(b"abcdef")))
         await asyncio.sleep(0.05)
         assert not events
         may_end.set()
@@ -147,7 +151,7 @@ def test_a_file_is_closed_after_the_thread_that_writes_it_has_ended(uploads, mon
             await before
         return await again
 
-    assert asyncio.run(begin_again_while_it_is_written()).sha256 == sha256(b"abcdef")
+    assert asyncio.run(begin_again_while_it_is_written()).digest == sha256(b"abcdef")
     first = events.index("closed")
     assert events[:first] == ["written"] * first
     assert events[first:] == ["closed", "written", "closed"]
@@ -170,7 +174,7 @@ def test_all_uploads_share_a_budget_and_each_client_has_a_limit(uploads):
 
 
 def test_a_complete_body_outlives_a_restart(tmp_path, uploads):
-    asyncio.run(uploads.write(3, 1, 0, 3, sent(b"abc")))
+    asyncio.run(write(uploads, 3, 1, 0, 3, sent(b"abc")))
     digits = 16 * "a"
     known, used = f"4-0-{digits}", f"sum-2-{digits}"
     for name in (known, "notes", f"sum-1-{digits}", used):

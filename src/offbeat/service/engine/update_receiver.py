@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 
 from offbeat_core.files import sync_file, sync_folder
 from offbeat_core.local_plan import normaliser
@@ -13,7 +14,17 @@ from offbeat.coordinator import Assignment, Receipt, Unknown
 from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.engine.engine import Engine
 from offbeat.service.refusal import Refusal
-from offbeat.service.updates.update_body import Body, BufferedUpdate, StoredUpdate, check_body, check_form, largest_body
+from offbeat.service.updates.body_file import FindEntries
+from offbeat.service.updates.update_body import (
+    Body,
+    BufferedUpdate,
+    StoredUpdate,
+    check_body,
+    check_form,
+    check_norm,
+    find_entries,
+    largest_body,
+)
 from offbeat.service.updates.update_header import Header, ShareHeader, UpdateHeader
 from offbeat.service.updates.upload_history import LARGEST_WEIGHTED_NORM, norm_unit
 from offbeat.service.updates.uploads import SMALL, CompleteBody, Uploads
@@ -84,7 +95,13 @@ class UpdateReceiver:
             else:
                 self._engine.log_writer.check()
                 body = await self._uploads.write(
-                    request.client, request.visit, request.offset, header.bytes, request.pieces
+                    request.client,
+                    request.visit,
+                    request.offset,
+                    header.bytes,
+                    request.pieces,
+                    self._entries_finder(header, assignment.plan),
+                    hashlib.sha256,
                 )
                 if isinstance(body, int):
                     return body
@@ -152,10 +169,10 @@ class UpdateReceiver:
 
     async def _receive_large(self, request: UploadRequest, plan: LocalPlan, body: CompleteBody) -> UploadAnswer:
         try:
-            _check_digest(body.sha256, request.header)
+            _check_digest(body.digest, request.header)
             length, is_masked = self._engine.models.length, isinstance(request.header, ShareHeader)
-            update = StoredUpdate(body.path, request.header.bytes, length, plan.compression, body.sha256, is_masked)
-            norm = await asyncio.to_thread(self._check_and_sync, request.header, plan, update)
+            update = StoredUpdate(body.path, request.header.bytes, length, plan.compression, body.digest, is_masked)
+            norm = await asyncio.to_thread(self._check_and_sync, request.header, plan, update, body.norm)
             if self._engine.shared is not None:
                 await self._engine.shared.upload(body.path, f"updates/{body.path.name}")
             return await self._hand_in(request, update, norm)
@@ -164,10 +181,17 @@ class UpdateReceiver:
             if body.path not in self._engine.calls.update_files:
                 body.path.unlink(missing_ok=True)
 
-    def _check_body(self, header: Header, plan: LocalPlan, update: Body) -> float | None:
+    def _entries_finder(self, header: Header, plan: LocalPlan) -> FindEntries:
+        if isinstance(header, ShareHeader) or plan.compression is not None:
+            return lambda _: None
+        return partial(find_entries, size=header.bytes, length=self._engine.models.length)
+
+    def _check_body(
+        self, header: Header, plan: LocalPlan, update: Body, known_norm: float | None = None
+    ) -> float | None:
         """Check an update; return its norm, divided by its unit, or None if it is private.
 
-        Whether a private update counts must not depend on its values.
+        Whether a private update counts must not depend on its values. ``known_norm`` is None if the body is to be read.
         """
         if isinstance(header, ShareHeader):
             return None
@@ -179,11 +203,16 @@ class UpdateReceiver:
         limit = LARGEST_WEIGHTED_NORM / (header.examples if algorithm.weighs_by_examples else 1)
         if usual is not None:
             limit = min(limit, usual * unit)
-        return check_body(update, self._max_update_norm or limit) / unit
+        if known_norm is None:
+            return check_body(update, self._max_update_norm or limit) / unit
+        check_norm(known_norm, self._max_update_norm or limit)
+        return known_norm / unit
 
-    def _check_and_sync(self, header: Header, plan: LocalPlan, update: StoredUpdate) -> float | None:
+    def _check_and_sync(
+        self, header: Header, plan: LocalPlan, update: StoredUpdate, known_norm: float | None
+    ) -> float | None:
         """Check a large update while the disk writes it; return once it is on disk."""
-        norm = self._check_body(header, plan, update)
+        norm = self._check_body(header, plan, update, known_norm)
         sync_file(update.path)
         sync_folder(update.path.parent)
         return norm

@@ -16,9 +16,10 @@ from torch import Tensor
 from offbeat.algorithms.components import Compression, LocalPlan
 from offbeat.compression import COMPRESSORS, Compressor, Encoded, decode, wire_bytes
 from offbeat.service.refusal import Refusal
+from offbeat.service.updates.body_file import LARGEST_BEGINNING, Entries
 from offbeat.service.updates.update_header import read_object, shortened
 
-_LARGEST_HEADER = 4096  # bytes of a safetensors file's JSON
+_LARGEST_HEADER = LARGEST_BEGINNING - 8  # bytes of a safetensors file's JSON
 _CHUNK = 2**20  # entries checked at once
 _MAPPED = 2**18  # bytes; files are read below, and mapped from here on
 _PREFIX = struct.Struct("<Q")  # a safetensors file begins with the size of its JSON
@@ -101,7 +102,7 @@ def _resolved(body: Body) -> Tensor:
         return torch.from_numpy(_entries(body, 0, 4 * body.length).view("<i4"))
     if body.plan_compression is not None:
         return _decompressed(body, _compressor(body.plan_compression))
-    dtype, start = _dense_layout(body)
+    dtype, start = _layout_of(body)
     return _vector(_entries(body, start, body.length * dtype.itemsize), dtype)
 
 
@@ -115,21 +116,32 @@ def check_body(body: Body, max_norm: float | None) -> float:
             ``norm-too-large``.
         OSError: The file is missing, or too short.
     """
-    squares = 0.0
-    for part in _parts(body):
-        square = torch.dot(part, part).item()
-        if not math.isfinite(square):
-            if not part.isfinite().all():
-                raise Refusal("not-finite", "the update contains NaN or infinity: training has diverged")
-            square = torch.dot(part.double(), part.double()).item()
-        squares += square
-    norm = math.sqrt(squares)
+    norm = _norm(body)
+    check_norm(norm, max_norm)
+    return norm
+
+
+def check_norm(norm: float, max_norm: float | None) -> None:
+    """Refuse a norm that is NaN, since an entry is not finite, or above ``max_norm``."""
+    if math.isnan(norm):
+        raise Refusal("not-finite", "the update contains NaN or infinity: training has diverged")
     if max_norm is not None and norm > max_norm:
         raise Refusal(
             "norm-too-large",
             f"the update's norm is {norm:.6g}, the limit {max_norm:.6g}: lower lr, or raise max_update_norm",
         )
-    return norm
+
+
+def find_entries(beginning: bytes, size: int, length: int) -> Entries | None:
+    """Return where an uncompressed body has its entries; None if it is malformed.
+
+    It has ``size`` bytes and d = ``length`` entries.
+    """
+    try:
+        dtype, start = _dense_layout(beginning, size, length)
+    except Refusal:
+        return None
+    return Entries("F32" if dtype == torch.float32 else "BF16", start, size)
 
 
 def check_form(body: Body) -> None:
@@ -137,7 +149,20 @@ def check_form(body: Body) -> None:
     if body.plan_compression is not None:
         _decompressed(body, _compressor(body.plan_compression))
     else:
-        _dense_layout(body)
+        _layout_of(body)
+
+
+def _norm(body: Body) -> float:
+    """Return an update's Euclidean norm; NaN if an entry is not finite."""
+    squares = 0.0
+    for part in _parts(body):
+        square = torch.dot(part, part).item()
+        if not math.isfinite(square):
+            if not part.isfinite().all():
+                return math.nan
+            square = torch.dot(part.double(), part.double()).item()
+        squares += square
+    return math.sqrt(squares)
 
 
 def _parts(body: Body) -> Iterator[Tensor]:
@@ -146,7 +171,7 @@ def _parts(body: Body) -> Iterator[Tensor]:
         yield from _decompressed(body, _compressor(body.plan_compression)).split(_CHUNK)
         return
     body = _loaded(body)
-    dtype, start = _dense_layout(body)
+    dtype, start = _layout_of(body)
     end = start + body.length * dtype.itemsize
     size = _CHUNK * dtype.itemsize
     for begin in range(start, end, size):
@@ -177,9 +202,12 @@ def _vector(entries: "npt.NDArray[np.uint8]", dtype: torch.dtype) -> Tensor:
     return torch.from_numpy(values).view(dtype).float()
 
 
-def _dense_layout(body: Body) -> tuple[torch.dtype, int]:
-    """Return the type of the entries, and where in the body they begin."""
-    begin = body.read(0, min(body.size, _PREFIX.size + _LARGEST_HEADER))
+def _layout_of(body: Body) -> tuple[torch.dtype, int]:
+    return _dense_layout(bytes(body.read(0, min(body.size, LARGEST_BEGINNING))), body.size, body.length)
+
+
+def _dense_layout(begin: bytes, size: int, length: int) -> tuple[torch.dtype, int]:
+    """Return the type of the entries and where they begin; see ``find_entries``."""
     if begin.startswith(b"OBC"):
         raise Refusal("wrong-plan", "the plan does not compress: send a safetensors file")
     if len(begin) < _PREFIX.size:
@@ -188,7 +216,7 @@ def _dense_layout(body: Body) -> tuple[torch.dtype, int]:
     start = _PREFIX.size + header_size
     if start > len(begin):
         raise _malformed(f"its header must have at most {_LARGEST_HEADER} bytes and end within the file")
-    return _layout(bytes(begin[_PREFIX.size : start]), body.size - start, body.length), start
+    return _layout(begin[_PREFIX.size : start], size - start, length), start
 
 
 @lru_cache  # all updates of a run have one header, or few

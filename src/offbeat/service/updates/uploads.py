@@ -2,8 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Container, Coroutine, Generator
+from collections.abc import AsyncIterator, Callable, Container, Coroutine, Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, NamedTuple, TypeVar
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from offbeat_core.serving.connections import counted
 
 from offbeat.service.refusal import Refusal
-from offbeat.service.updates.growing_file import GrowingFile
+from offbeat.service.updates.body_file import BodyFile, Digest, FindEntries
 
 T = TypeVar("T")
 
@@ -29,7 +30,8 @@ class CompleteBody(NamedTuple):
     """A large body of which all bytes have arrived, not on disk yet."""
 
     path: Path
-    sha256: str
+    digest: str
+    norm: float | None  # of its vector; NaN if it is not finite, None if it was not made
 
 
 class Uploads:
@@ -55,7 +57,7 @@ class Uploads:
         self._patience_seconds = patience_seconds
         self._bytes = 0  # of uploads under way
         self._large: dict[int, asyncio.Task[Any]] = {}  # by client, the upload under way
-        self._files: dict[int, GrowingFile] = {}  # by client, the incomplete body, open or not
+        self._files: dict[int, BodyFile] = {}  # by client, the incomplete body, open or not
         self._small: dict[int, int] = {}  # by client, the number of uploads under way
         self._undecided: dict[int, int] = {}  # by client
 
@@ -88,11 +90,19 @@ class Uploads:
         return body
 
     async def write(
-        self, client: int, visit: int, offset: int, size: int, pieces: AsyncIterator[bytes]
+        self,
+        client: int,
+        visit: int,
+        offset: int,
+        size: int,
+        pieces: AsyncIterator[bytes],
+        find_entries: FindEntries,
+        new_digest: Callable[[], Digest],
     ) -> int | CompleteBody:
         """Append to a large body's file as pieces arrive; return its bytes so far.
 
         A complete body is in ``updates/``; the caller has to sync and, if the update does not count, to delete it.
+        ``BodyFile`` describes ``find_entries`` and ``new_digest``.
 
         Raises:
             Refusal: The offset is not the body's end, too many bytes or no more bytes arrive, the client has too many
@@ -100,10 +110,17 @@ class Uploads:
         """
         if self._undecided.get(client, 0) >= _MAX_UNDECIDED:
             raise _busy()
-        return await self._replace_upload(client, size, self._write(client, visit, offset, size, pieces))
+        open_file = partial(BodyFile, self._path(client, visit), offset, new_digest, find_entries)
+        return await self._replace_upload(client, size, self._write(client, visit, offset, size, pieces, open_file))
 
     async def _write(
-        self, client: int, visit: int, offset: int, size: int, pieces: AsyncIterator[bytes]
+        self,
+        client: int,
+        visit: int,
+        offset: int,
+        size: int,
+        pieces: AsyncIterator[bytes],
+        open_file: Callable[[BodyFile | None], BodyFile],
     ) -> int | CompleteBody:
         path = self._path(client, visit)
         for other in self._partial.glob(f"{client}-*"):
@@ -113,7 +130,7 @@ class Uploads:
         if offset not in (0, arrived):
             problem = f"{arrived} bytes have arrived: go on from there"
             raise Refusal("wrong-offset", problem, {"Upload-Offset": str(arrived)})
-        file = self._files[client] = GrowingFile(path, offset, self._files.get(client))
+        file = self._files[client] = open_file(self._files.get(client))
         try:
             await self._copy(file, size, pieces)
         finally:
@@ -123,13 +140,13 @@ class Uploads:
         del self._files[client]
         complete = self._new_path(path.name)
         path.replace(complete)
-        return CompleteBody(complete, file.sha256())
+        return CompleteBody(complete, file.digest(), file.norm())
 
     def undecided(self, client: int) -> AbstractContextManager[None]:
         """Count a large body of the client as undecided within the context."""
         return counted(self._undecided, client)
 
-    async def _copy(self, file: GrowingFile, size: int, pieces: AsyncIterator[bytes]) -> None:
+    async def _copy(self, file: BodyFile, size: int, pieces: AsyncIterator[bytes]) -> None:
         """Write one batch in a thread while the next arrives; keep all that arrives."""
         loop = asyncio.get_running_loop()
         batch: list[bytes] = []
