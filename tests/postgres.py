@@ -48,5 +48,5 @@ def store(postgres: str, tmp_path: Path) -> Generator[StoreSettings]:
     yield StoreSettings(log=postgres.replace("+psycopg", ""), blobs=f"file://{tmp_path}/blobs")
     engine = sa.create_engine(postgres)
     with engine.begin() as connection:
-        connection.exec_driver_sql("DROP TABLE log, bodies, runs, servers")
+        connection.exec_driver_sql("DROP TABLE IF EXISTS log, bodies, runs, servers")
     engine.dispose()

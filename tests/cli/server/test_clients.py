@@ -23,7 +23,7 @@ def test_the_table_shows_all_that_is_known_and_no_control_characters(
 ) -> None:
     unknown = KNOWN | {"client": 12, "name": "a\x1b[31m\u202eb\nc", "last_seen": None, "revoked": 1.7e9 + 120}
     unknown |= {"mean_staleness": None, "counted": 0}
-    monkeypatch.setattr(admin, "clients", lambda _: admin.Clients(listens=False, clients=[KNOWN, unknown]))
+    monkeypatch.setattr(admin, "clients", lambda *_: admin.Clients(listens=False, clients=[KNOWN, unknown]))
     code, out, error = offbeat("server", "clients", "server")
     assert (code, error) == (0, "The server is stopped: these are the clients in its folder.\n")
     assert out.splitlines() == [

@@ -9,7 +9,7 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.service.log.log import Row
 from offbeat.service.log.open_log import open_log, sqlite_url
-from offbeat.service.log.sql_log import SqlLog
+from offbeat.service.log.tables import prepare
 from tests.postgres import postgres as postgres
 
 
@@ -44,16 +44,13 @@ def test_sqlite_commits_wait_for_the_disk_and_the_file_can_be_opened_again(tmp_p
             assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
 
 
-def test_a_full_disk_sends_the_operator_to_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare = SqlLog._prepare
+def test_a_full_disk_sends_the_operator_to_free_space(tmp_path: Path) -> None:
+    def prepare_small(engine: sa.Engine) -> str:
+        sa.event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count = 1"))
+        return prepare(engine)
 
-    def prepare_small(log: SqlLog) -> str:
-        sa.event.listen(log._engine, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count = 1"))
-        return prepare(log)
-
-    monkeypatch.setattr(SqlLog, "_prepare", prepare_small)
     with pytest.raises(OffbeatError, match=r"database or disk is full: free space there, outside the folder$"):
-        open_log(sqlite_url(tmp_path / "x.sqlite"))
+        open_log(sqlite_url(tmp_path / "x.sqlite"), enter=prepare_small)
 
 
 def test_a_database_of_another_form_is_refused(tmp_path: Path) -> None:

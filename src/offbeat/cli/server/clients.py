@@ -3,16 +3,14 @@
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import click
 
 from offbeat.cli.command_groups import DefaultGroup
-from offbeat.cli.options import PATH
+from offbeat.cli.server.server_place import SERVER, ServerPlace
 from offbeat.cli.terminal import visible
 
-_FOLDER = click.argument("folder", metavar="FOLDER", type=PATH)
 _HEAD = (
     "client",
     "enrolled (UTC)",
@@ -38,16 +36,16 @@ def clients() -> None:
 
 
 @clients.command("list", epilog="\b\nExample:\n  offbeat server clients list runs/service --json")
-@_FOLDER
+@SERVER
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; times are Unix seconds.")
-def show(folder: Path, as_json: bool) -> None:
+def show(server: ServerPlace, as_json: bool) -> None:
     """List the clients of a server.
 
     The server may be stopped, and FOLDER may be a backup.
     """
     from offbeat.service.server import admin
 
-    found = admin.clients(folder)
+    found = admin.clients(*server)
     if as_json:
         click.echo(json.dumps({"listens": found.listens, "clients": found.clients}))
         return
@@ -58,27 +56,27 @@ def show(folder: Path, as_json: bool) -> None:
 
 
 @clients.command(epilog="\b\nExample:\n  offbeat server clients revoke runs/service 'ward 3'")
-@_FOLDER
+@SERVER
 @_CLIENT
-def revoke(folder: Path, which: str) -> None:
+def revoke(server: ServerPlace, which: str) -> None:
     """Revoke CLIENT.
 
     Its requests are refused, and its visit is lost.
     """
     from offbeat.service.server import admin
 
-    click.echo(f"client-{admin.revoke_client(folder, which)}: revoked")
+    click.echo(f"client-{admin.revoke_client(server.folder, which)}: revoked")
 
 
 @clients.command(epilog="\b\nExample:\n  offbeat server clients rename runs/service client-3 'ward 3'")
-@_FOLDER
+@SERVER
 @_CLIENT
 @click.argument("name", metavar="NAME")
-def rename(folder: Path, which: str, name: str) -> None:
+def rename(server: ServerPlace, which: str, name: str) -> None:
     """Give CLIENT another NAME."""
     from offbeat.service.server import admin
 
-    click.echo(f"client-{admin.rename_client(folder, which, name)}: renamed")
+    click.echo(f"client-{admin.rename_client(server.folder, which, name)}: renamed")
 
 
 def _table(listed: list[dict[str, Any]]) -> Iterator[str]:

@@ -9,9 +9,9 @@ import click
 
 from offbeat.cli.options import PATH
 from offbeat.cli.server.clients import clients
+from offbeat.cli.server.server_place import SERVER, ServerPlace
 from offbeat.cli.server.tokens import tokens
 
-_FOLDER = click.argument("folder", metavar="FOLDER", type=PATH)
 _STOPPED = 3  # an exit code
 
 
@@ -19,7 +19,7 @@ _STOPPED = 3  # an exit code
 def server() -> None:
     """Watch, steer and copy a server; its clients and tokens.
 
-    FOLDER is the server's own, service.folder in its file.
+    FOLDER is the server's own, service.folder in its file, or the file itself.
     """
 
 
@@ -28,19 +28,21 @@ server.add_command(tokens)
 
 
 @server.command(epilog="\b\nExample:\n  offbeat server status runs/service")
-@_FOLDER
-def status(folder: Path) -> int:
+@SERVER
+def status(server: ServerPlace) -> int:
     """Show the progress of a run.
 
-    The exit code is 3 if no server runs there.
+    With a shared store also who leads, who stands by, and how fast the store answers. The exit code is 3 if no server
+    runs.
     """
     from offbeat.service.server import admin
 
-    now = admin.status(folder)
+    now = admin.status(*server)
     by_clients, privacy = now.pop("evaluated_by_clients", None), now.pop("privacy", None)
     for key, value in now.items():
-        if value is not None:
-            click.echo(f"{key.replace('_', ' ')}: {f'{value:.2f}' if isinstance(value, float) else value}")
+        for each in value if isinstance(value, list) else [value]:
+            if each is not None:
+                click.echo(f"{key.replace('_', ' ')}: {f'{each:.2f}' if isinstance(each, float) else each}")
 
     for line in [] if by_clients is None else _client_evaluation_lines(by_clients):
         click.echo(line)
@@ -90,69 +92,72 @@ def list_servers(folder: Path) -> None:
             f"{folder} does not hold a server's folder: start a server, or name the folder above its own"
         )
     for run in found:
-        state = f"listens, {run.counted:,} updates counted" if run.listens else "does not run"
+        state = f"listens, {run.counted:,} updates counted" if run.listens else run.state
         click.echo(f"{run.folder}: {run.algorithm}, version {run.version}, {state}")
 
 
 @server.command(epilog="\b\nExample:\n  offbeat server export runs/service --output model.safetensors")
-@_FOLDER
+@SERVER
 @click.option(
     "--output", metavar="FILE", type=PATH, default=Path("model.safetensors"), show_default=True, help="The new file."
 )
-def export(folder: Path, output: Path) -> None:
+def export(server: ServerPlace, output: Path) -> None:
     """Copy the newest model to a safetensors file."""
     from offbeat.service.server import admin
 
-    click.echo(f"Version {admin.export_model(folder, output)}: {output}")
+    click.echo(f"Version {admin.export_model(server.folder, output, server.store)}: {output}")
 
 
 @server.command(epilog="\b\nExample:\n  offbeat server pause runs/service")
-@_FOLDER
-def pause(folder: Path) -> None:
+@SERVER
+def pause(server: ServerPlace) -> None:
     """Give out no more work, until `offbeat server resume`.
 
     Updates of visits under way still count. The run stays paused if the server is restarted.
     """
     from offbeat.service.server import admin
 
-    admin.set_paused(folder, is_paused=True)
+    admin.set_paused(server.folder, is_paused=True)
     click.echo("Paused")
 
 
 @server.command(epilog="\b\nExample:\n  offbeat server resume runs/service")
-@_FOLDER
-def resume(folder: Path) -> None:
+@SERVER
+def resume(server: ServerPlace) -> None:
     """Give out work again after `offbeat server pause`."""
     from offbeat.service.server import admin
 
-    admin.set_paused(folder, is_paused=False)
+    admin.set_paused(server.folder, is_paused=False)
     click.echo("Resumed")
 
 
 @server.command(epilog="\b\nExample:\n  offbeat server extend runs/service 500")
-@_FOLDER
+@SERVER
 @click.argument("versions", metavar="VERSIONS", type=click.IntRange(min=1))
-def extend(folder: Path, versions: int) -> None:
+def extend(server: ServerPlace, versions: int) -> None:
     """Let the run end at version VERSIONS, later than before.
 
     A finished run continues.
     """
     from offbeat.service.server import admin
 
-    click.echo(f"The run ends at version {admin.extend(folder, versions)['stop_versions']}")
+    click.echo(f"The run ends at version {admin.extend(server.folder, versions)['stop_versions']}")
 
 
 @server.command(epilog="\b\nExample:\n  offbeat server backup runs/service backups/monday")
-@_FOLDER
+@SERVER
 @click.argument("target", metavar="TARGET", type=PATH)
-def backup(folder: Path, target: Path) -> None:
+def backup(server: ServerPlace, target: Path) -> None:
     """Copy the FOLDER to TARGET, also while the server runs.
 
     A server can resume from the copy, unless its run is private.
     """
     from offbeat.service.store.backup import back_up
+    from offbeat.service.store.shared_backup import back_up_shared
 
-    click.echo(f"{target}: up to row {back_up(folder, target)} of the log")
+    folder, store = server
+    last = back_up(folder, target) if store is None else back_up_shared(folder, store, target)
+    click.echo(f"{target}: up to row {last} of the log")
 
 
 @server.group()
@@ -161,34 +166,37 @@ def audit() -> None:
 
 
 @audit.command(epilog="\b\nExample:\n  offbeat server audit verify runs/service --heads client/audit-heads")
-@_FOLDER
+@SERVER
 @click.option("--head", "texts", metavar="H", multiple=True, help="A head that the server gave out; repeatable.")
 @click.option("--heads", "files", metavar="FILE", type=PATH, multiple=True, help="audit-heads of a client's folder.")
-def verify(folder: Path, texts: tuple[str, ...], files: tuple[Path, ...]) -> None:
+def verify(server: ServerPlace, texts: tuple[str, ...], files: tuple[Path, ...]) -> None:
     """Check that no entry of the log was changed or removed.
 
     Only a head shows that the last entries were removed, or that the whole log was written anew.
     """
     from offbeat.service.audit import verification
     from offbeat.service.audit.verification import LogHead
+    from offbeat.service.server.shared_server import audit_rows
 
     heads = [LogHead.parse(text) for text in texts]
     for file in files:
         heads += verification.read_heads(file)
-    head = verification.verify(folder, heads)
+    rows = None if server.store is None else audit_rows(server.store)
+    head = verification.verify(server.folder, heads, rows)
     known = f"agrees with {len(heads)} head{'' if len(heads) == 1 else 's'}" if heads else "not compared with a head"
     click.echo(f"{head.number} entries, {known}")
     click.echo(f"head: {head}")
 
 
 @audit.command(epilog="\b\nExample:\n  offbeat server audit show runs/service")
-@_FOLDER
+@SERVER
 @click.option("--json", "as_json", is_flag=True, help="Print each entry as a line of JSON.")
-def show(folder: Path, as_json: bool) -> None:
-    """Print the audit log in FOLDER, which this does not check."""
+def show(server: ServerPlace, as_json: bool) -> None:
+    """Print the audit log, which this does not check."""
     from offbeat.service.audit.verification import entries
+    from offbeat.service.server.shared_server import audit_rows
 
-    for entry in entries(folder):
+    for entry in entries(server.folder, None if server.store is None else audit_rows(server.store)):
         if as_json:
             click.echo(json.dumps(entry))
             continue

@@ -8,6 +8,7 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.cli.command_groups import DefaultGroup
 from offbeat.cli.options import PATH
+from offbeat.cli.server.server_place import SERVER, ServerPlace
 from offbeat.cli.terminal import visible
 
 
@@ -20,12 +21,12 @@ def tokens() -> None:
 
 
 @tokens.command("list", epilog="\b\nExample:\n  offbeat server tokens list runs/service")
-@click.argument("folder", metavar="FOLDER", type=PATH)
-def show(folder: Path) -> None:
+@SERVER
+def show(server: ServerPlace) -> None:
     """List the enrolment and admin tokens by id."""
     from offbeat.service.server import admin
 
-    for token in admin.tokens(folder):
+    for token in admin.tokens(server.folder):
         parts = [token["kind"], token["state"]]
         if token["uses"]:
             parts.append(f"{token['uses']} uses left")
@@ -37,13 +38,13 @@ def show(folder: Path) -> None:
 @tokens.command(
     epilog="\b\nExample:\n  offbeat server tokens make runs/service enrolment --uses 8 --hours 24 --output ward-3-token"
 )
-@click.argument("folder", metavar="FOLDER", type=PATH)
+@SERVER
 @click.argument("kind", metavar="KIND", type=click.Choice(["enrolment", "admin"]))
 @click.option("--uses", metavar="N", type=click.IntRange(1, 2**31 - 1), help="How many clients may enrol with it.")
 @click.option("--hours", metavar="HOURS", type=click.FloatRange(0, 1e6, min_open=True), help="How long it is valid.")
 @click.option("--name", metavar="NAME", default="", help="Its purpose, for the list of tokens.")
 @click.option("--output", metavar="FILE", type=PATH, required=True, help="The token's file, which only you can read.")
-def make(folder: Path, kind: str, uses: int | None, hours: float | None, name: str, output: Path) -> None:
+def make(server: ServerPlace, kind: str, uses: int | None, hours: float | None, name: str, output: Path) -> None:
     """Make an enrolment or admin token (KIND)."""
     from offbeat.service.server import admin
 
@@ -57,7 +58,7 @@ def make(folder: Path, kind: str, uses: int | None, hours: float | None, name: s
     try:
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             seconds = None if hours is None else hours * 3600
-            file.write(f"{admin.make_token(folder, kind, uses=uses, seconds=seconds, name=name)}\n")
+            file.write(f"{admin.make_token(server.folder, kind, uses=uses, seconds=seconds, name=name)}\n")
     except BaseException:  # also Ctrl-C: an empty file would be taken for a token
         output.unlink(missing_ok=True)
         raise
@@ -65,14 +66,14 @@ def make(folder: Path, kind: str, uses: int | None, hours: float | None, name: s
 
 
 @tokens.command(epilog="\b\nExample:\n  offbeat server tokens revoke runs/service 4be1")
-@click.argument("folder", metavar="FOLDER", type=PATH)
+@SERVER
 @click.argument("which", metavar="ID")
-def revoke(folder: Path, which: str) -> None:
+def revoke(server: ServerPlace, which: str) -> None:
     """Revoke the token with this ID.
 
     `offbeat server tokens` lists the ids.
     """
     from offbeat.service.server import admin
 
-    admin.revoke_token(folder, which)
+    admin.revoke_token(server.folder, which)
     click.echo(f"{which}: revoked")

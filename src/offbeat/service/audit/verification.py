@@ -13,6 +13,9 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.service.store.database import RARE, opened
 
+Rows = Iterator[tuple[Any, Any]]
+"""Entries of an audit log in order, each with the head behind it."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogHead:
@@ -49,9 +52,12 @@ def entry_text(number: int, at: str, kind: str, facts: dict[str, Any]) -> str:
     return json.dumps({"number": number, "at": at, "kind": kind, **facts}, allow_nan=False)
 
 
-def entries(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a folder's audit log, without a check of the chain."""
-    for number, (text, _) in enumerate(_rows(folder), start=1):
+def entries(folder: Path, rows: Rows | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the entries of an audit log, without a check of the chain.
+
+    ``rows`` are those of a log that is not in the folder.
+    """
+    for number, (text, _) in enumerate(rows or _rows(folder), start=1):
         try:
             entry = json.loads(text)
         except (TypeError, ValueError):
@@ -61,15 +67,17 @@ def entries(folder: Path) -> Iterator[dict[str, Any]]:
         yield entry
 
 
-def verify(folder: Path, heads: Sequence[LogHead] = ()) -> LogHead:
-    """Check the audit log in a server's folder or a backup; return its head.
+def verify(folder: Path, heads: Sequence[LogHead] = (), rows: Rows | None = None) -> LogHead:
+    """Check the audit log of a server or a backup; return its head.
+
+    ``rows`` are those of a log that is not in the folder.
 
     Raises:
         OffbeatError: The chain is broken, or does not contain one of the ``heads`` that the server has given out.
     """
     wanted = sorted(heads, key=lambda head: head.number, reverse=True)
     head = LogHead()
-    for number, (text, digest) in enumerate(_rows(folder), start=1):
+    for number, (text, digest) in enumerate(rows or _rows(folder), start=1):
         head = head.after(text) if isinstance(text, str) else head
         if digest != head.digest:
             raise OffbeatError(f"the audit log in {folder} was changed: entry {number} does not fit those before it")
@@ -99,7 +107,7 @@ def read_heads(path: Path) -> list[LogHead]:
     return heads
 
 
-def _rows(folder: Path) -> Iterator[tuple[Any, Any]]:
+def _rows(folder: Path) -> Rows:
     try:
         with opened(folder) as database:
             query = f"SELECT entry, head FROM log WHERE {RARE} AND head IS NOT NULL ORDER BY number"

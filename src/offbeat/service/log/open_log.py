@@ -10,6 +10,7 @@ from offbeat_core.errors import OffbeatError
 from sqlalchemy import event, exc
 
 from offbeat.service.log.sql_log import SqlLog
+from offbeat.service.log.tables import prepare, shown
 
 _CONNECT_SECONDS = 5
 _SESSION = {
@@ -31,12 +32,17 @@ _PRAGMAS = (
 _SYNCED_COMMITS = ("on", "remote_apply", "remote_write", "local")
 
 
-def open_log(url: str | sa.URL, make_room: Callable[[str], object] = lambda problem: None) -> SqlLog:
+def open_log(
+    url: str | sa.URL,
+    make_room: Callable[[str], object] = lambda problem: None,
+    enter: Callable[[sa.Engine], str] = prepare,
+) -> SqlLog:
     """Open a log; make its tables if the database does not have them.
 
     Args:
         url: ``sqlite:///PATH`` or ``postgresql://USER@HOST/DATABASE``, as SQLAlchemy takes them.
         make_room: Called with the problem when SQLite's disk is full.
+        enter: Returns the run's id; ``existing_run`` makes nothing.
 
     Raises:
         OffbeatError: The database cannot be used, is of another form, or may lose what it has acknowledged.
@@ -53,7 +59,7 @@ def open_log(url: str | sa.URL, make_room: Callable[[str], object] = lambda prob
         case name:
             raise OffbeatError(f"store.log cannot be {name!r}: allowed are sqlite and postgresql")
     try:
-        return SqlLog(engine, make_room)
+        return SqlLog(engine, make_room, enter)
     except BaseException as error:
         engine.dispose()
         if isinstance(error, exc.DBAPIError):
@@ -108,11 +114,6 @@ def _check_promises(connection: Any, name: str) -> None:
         raise OffbeatError(f"the log {name} may lose rows: set fsync and full_page_writes to on in postgresql.conf")
     if commits not in _SYNCED_COMMITS:
         raise OffbeatError(f"the log {name} may lose rows: synchronous_commit is {commits}; set it to on")
-
-
-def shown(url: sa.URL) -> str:
-    """Return a URL for messages, without its password."""
-    return url.render_as_string(hide_password=True)
 
 
 def _first_line(error: exc.DBAPIError) -> str:

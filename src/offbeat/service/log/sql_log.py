@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 import sqlite3
+import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -34,19 +35,25 @@ class SqlLog:
     Args:
         engine: The database; a commit is durable.
         make_room: Called with the problem when SQLite's disk is full.
+        enter: Returns the id of the run whose log it is; see ``tables``.
 
     Attributes:
-        run: The id of the run whose log it is; one that is drawn anew if the database does not hold a run.
+        run: That id.
     """
 
-    def __init__(self, engine: sa.Engine, make_room: Callable[[str], object] = lambda problem: None) -> None:
+    def __init__(
+        self,
+        engine: sa.Engine,
+        make_room: Callable[[str], object] = lambda problem: None,
+        enter: Callable[[sa.Engine], str] = prepare,
+    ) -> None:
         self._engine = engine
         self._make_room = make_room
         self._is_sqlite = engine.dialect.name == "sqlite"
         self._thread = ThreadPoolExecutor(1, "log")
         self._server = secrets.token_hex(8)  # the key of this server's signs of life
         self._has_shown = False
-        self.run = self._prepare()
+        self.run = enter(engine)
 
     async def append(self, rows: Sequence[Row], *, after: tuple[int, int]) -> None:
         """Append rows; see ``Log``."""
@@ -101,17 +108,25 @@ class SqlLog:
 
     def leader_now(self) -> Leader | None:
         """Return the last leader that has shown itself, in this thread."""
-        with self._reading() as connection:
+        with self.connected() as connection:
             return leader_of(connection, self.run)
 
     def servers_now(self) -> list[SeenServer]:
         """Return the servers that have shown themselves, in this thread."""
-        with self._reading() as connection:
+        with self.connected() as connection:
             return servers_of(connection, self.run)
+
+    def answer_seconds_now(self) -> float:
+        """Return how long the database takes to answer a question, in this thread."""
+        with self.connected() as connection:
+            connection.execute(sa.select(sa.literal(1)))  # which may open the connection
+            began = time.perf_counter()
+            connection.execute(sa.select(sa.literal(1)))
+            return time.perf_counter() - began
 
     def last_number_now(self) -> int:
         """Return the number of the last durable row, in this thread; 0 without."""
-        with self._reading() as connection:
+        with self.connected() as connection:
             return connection.execute(sa.select(sa.func.max(log.c.number)).where(log.c.run == self.run)).scalar() or 0
 
     def newest_now(self, owner: str) -> Row | None:
@@ -124,7 +139,7 @@ class SqlLog:
         joined = log.outerjoin(bodies, (bodies.c.run == log.c.run) & (bodies.c.number == log.c.number))
         columns = [*(column for column in log.c if column.name != "run"), bodies.c.body]
         query = sa.select(*columns).select_from(joined).where((log.c.run == self.run) & which)
-        with self._reading() as connection:
+        with self.connected() as connection:
             return [Row(*row) for row in connection.execute(query.order_by(log.c.number).limit(limit))]
 
     def close(self) -> None:
@@ -137,9 +152,6 @@ class SqlLog:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-
-    def _prepare(self) -> str:
-        return prepare(self._engine)
 
     def _append(self, rows: Sequence[Row], after: tuple[int, int]) -> None:
         try:
@@ -170,7 +182,7 @@ class SqlLog:
 
     def _last_epoch(self) -> int:
         query = sa.select(log.c.epoch).where(log.c.run == self.run).order_by(log.c.number.desc()).limit(1)
-        with self._reading() as connection:
+        with self.connected() as connection:
             return connection.execute(query).scalar() or 0
 
     def _show(self, sign: Sign) -> None:
@@ -182,11 +194,14 @@ class SqlLog:
             raise self._unavailable(error) from error
 
     @contextmanager
-    def _reading(self) -> Generator[sa.Connection]:
+    def connected(self) -> Generator[sa.Connection]:
+        """Lend a connection to this thread; ``LogUnavailableError`` if it breaks."""
         try:
             with self._engine.connect() as connection:
                 yield connection
         except exc.DBAPIError as error:
+            if isinstance(error.orig, sqlite3.Error) is not self._is_sqlite:
+                raise  # of another log
             raise self._unavailable(error) from error
 
     def _forget_bodies(self, last: int) -> bool:

@@ -4,6 +4,7 @@ import secrets
 from contextlib import suppress
 
 import sqlalchemy as sa
+from offbeat_core.errors import OffbeatError
 from sqlalchemy import exc
 
 from offbeat.service.log.log import COORDINATOR
@@ -77,6 +78,24 @@ def prepare(engine: sa.Engine) -> str:
             enter_run(engine, secrets.token_hex(8))
 
 
+def existing_run(engine: sa.Engine) -> str:
+    """Return the id of the database's run; ``OffbeatError`` if it does not hold one."""
+    run = run_in(engine) if sa.inspect(engine).has_table("runs") else None
+    if run is None:
+        raise OffbeatError(f"{shown(engine.url)} does not hold a run: start a server with this store.log")
+    return run
+
+
+def given_run(engine: sa.Engine, run: str) -> str:
+    """Make a run the database's, which must not hold another one; return its id."""
+    make_tables(engine)
+    if (found := run_in(engine)) is None:
+        enter_run(engine, run)
+    elif found != run:
+        raise OffbeatError(f"{shown(engine.url)} holds another run: take an empty database")
+    return run
+
+
 def make_tables(engine: sa.Engine) -> None:
     """Make the tables that are not there; ``OffbeatError`` if some have another form."""
     tables = sa.inspect(engine)
@@ -84,7 +103,7 @@ def make_tables(engine: sa.Engine) -> None:
     if tables.has_table("runs"):
         run_in(engine)
     elif has_log:
-        check_form(str(engine.url.database), 2)
+        check_form(shown(engine.url), 2)
     for is_last in (False, False, True):
         try:
             _metadata.create_all(engine)
@@ -101,7 +120,7 @@ def run_in(engine: sa.Engine) -> str | None:
         found = connection.execute(sa.select(runs).where(runs.c.name == "")).one_or_none()
     if found is None:
         return None
-    check_form(str(engine.url.database), found.form)
+    check_form(shown(engine.url), found.form)
     return found.run
 
 
@@ -109,3 +128,10 @@ def enter_run(engine: sa.Engine, run: str) -> None:
     """Make a run the database's; ``IntegrityError`` if it has one."""
     with engine.begin() as connection:
         connection.execute(sa.insert(runs).values(name="", run=run, form=FORM))
+
+
+def shown(url: sa.URL) -> str:
+    """Return where a log is, for messages: a file, or a URL without its password."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    return url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)

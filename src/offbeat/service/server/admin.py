@@ -3,6 +3,7 @@
 import json
 import re
 import sqlite3
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,13 @@ from offbeat_core.http.service_errors import one_line
 from offbeat_core.http.tls import CLOCKS, is_outside_its_dates
 
 from offbeat.service.log.log import RUN
-from offbeat.service.server import stopped_server
+from offbeat.service.server import shared_server, stopped_server
 from offbeat.service.server.addresses import trust
+from offbeat.service.server_settings import StoreSettings
 from offbeat.service.store.database import RARE, numbers_of, opened
+from offbeat.service.store.shared_store import noted_shared_store, opened_shared
+
+_OTHERS = "; if it stands by, run this on the machine that leads, which offbeat server status names"
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,7 @@ class ServerRun:
     version: int  # the newest one
     counted: int  # updates; 0 while no server runs
     listens: bool
+    state: str = "does not run"  # if it does not listen
 
 
 class NotListeningError(OffbeatError):
@@ -39,8 +45,16 @@ def live_status(folder: Path) -> dict[str, Any]:
     return _ask(folder, "GET", "/v1/status")
 
 
-def status(folder: Path) -> dict[str, Any]:
-    """Return the progress of a server's run, also of a stopped one and of a backup."""
+def status(folder: Path, store: StoreSettings | None = None) -> dict[str, Any]:
+    """Return the progress of a server's run, also of a stopped one and of a backup.
+
+    ``store`` is the one that it shares with other servers.
+    """
+    if store is not None:
+        live = None
+        with suppress(OffbeatError):  # then the log says it
+            live = live_status(folder)
+        return shared_server.status(store, live)
     try:
         return live_status(folder)
     except NotListeningError as error:
@@ -56,11 +70,13 @@ class Clients:
     clients: list[dict[str, Any]]
 
 
-def clients(folder: Path) -> Clients:
+def clients(folder: Path, store: StoreSettings | None = None) -> Clients:
     """Return the clients of a server, also of a stopped one and of a backup."""
     try:
         return Clients(True, _listed(folder))
     except NotListeningError as error:
+        if store is not None:
+            return Clients(shared_server.leader_name(store) is not None, shared_server.clients(store))
         stopped_server.check_stopped(folder, str(error))
         return Clients(False, stopped_server.clients(folder))
 
@@ -150,6 +166,7 @@ def _ask(folder: Path, method: str, path: str, body: dict[str, Any] | None = Non
         return answer.json() if answer.content else {}
     except httpx.ConnectError as error:
         remedy = CLOCKS if is_outside_its_dates(error) else "start it, or wait if it is starting"
+        remedy += _OTHERS if (folder / "store.json").exists() else ""
         raise NotListeningError(f"the server of {folder} does not answer at {url}: {remedy} ({error})") from None
     except (httpx.HTTPError, ValueError, LookupError) as error:
         raise OffbeatError(
@@ -160,9 +177,10 @@ def _ask(folder: Path, method: str, path: str, body: dict[str, Any] | None = Non
 
 def runs(folder: Path) -> list[ServerRun]:
     """Return the runs of a server's folder, or of all servers' folders in a folder."""
-    database = folder / "offbeat.sqlite"
-    databases = [database] if database.exists() else sorted(folder.glob("*/offbeat.sqlite"))
-    return [_run(path) for path in databases]
+    names = ("offbeat.sqlite", "store.json")
+    folders = [folder] if any((folder / name).exists() for name in names) else []
+    folders = folders or sorted({path.parent for name in names for path in folder.glob(f"*/{name}")})
+    return [_run(each) for each in folders]
 
 
 def newest_model(folder: Path) -> Path:
@@ -173,36 +191,57 @@ def newest_model(folder: Path) -> Path:
     return folder / "models" / f"{max(versions)}.safetensors"
 
 
-def export_model(folder: Path, output: Path) -> int:
+def export_model(folder: Path, output: Path, store: StoreSettings | None = None) -> int:
     """Write the parameters of a server's newest version to a file; return the version."""
+    if store is not None:
+        with opened_shared(store) as opened_store:
+            version, model = shared_server.newest_model(opened_store)
+            _export(model, output)
+            return version
+    model = newest_model(folder)
+    _export(model, output)
+    return int(model.stem)
+
+
+def _export(model: Path, output: Path) -> None:
     # Imported here, because torch takes seconds, and only an export needs it.
     from safetensors import safe_open
 
     from offbeat.tensor_file import write_tensors
 
-    model = newest_model(folder)
     with safe_open(model, framework="pt") as file:
         layout: list[tuple[str, list[int]]] = json.loads(file.metadata()["layout"])
         tensors = {name: file.get_tensor(name) for name, _ in layout}
         with output.open("wb") as copy:
             write_tensors(copy, tensors, file.metadata())
-    return int(model.stem)
 
 
-def _run(path: Path) -> ServerRun:
-    folder = path.parent
+def _run(folder: Path) -> ServerRun:
+    store = noted_shared_store(folder)
+    algorithm = _algorithm(folder) if store is None else None
+    try:
+        now = live_status(folder)
+    except OffbeatError:
+        if store is not None:
+            return _shared_run(folder, store)
+        return ServerRun(folder, algorithm or "?", max(numbers_of(folder / "models"), default=0), 0, listens=False)
+    return ServerRun(folder, algorithm or now["algorithm"], now["version"], now["counted"], listens=True)
+
+
+def _algorithm(folder: Path) -> str:
     try:
         with opened(folder) as database:
             query = f"SELECT arguments FROM log WHERE {RARE} AND owner = ? AND name = 'begin'"
             (begun,) = database.execute(query, (RUN,)).fetchone() or ('{"config": {}}',)
-        algorithm = json.loads(begun)["config"].get("algorithm", {}).get("algorithm", "?")
+        return json.loads(begun)["config"].get("algorithm", {}).get("algorithm", "?")
     except (sqlite3.Error, ValueError) as error:
-        raise OffbeatError(f"cannot read {path}: {error}") from None
-    try:
-        now = live_status(folder)
-    except OffbeatError:
-        return ServerRun(folder, algorithm, max(numbers_of(folder / "models"), default=0), 0, listens=False)
-    return ServerRun(folder, algorithm, now["version"], now["counted"], listens=True)
+        raise OffbeatError(f"cannot read {folder / 'offbeat.sqlite'}: {error}") from None
+
+
+def _shared_run(folder: Path, store: StoreSettings) -> ServerRun:
+    saved = shared_server.status(store, None)
+    state = "does not run" if saved.get("server") == "stopped" else f"led by {saved['leader'].partition(',')[0]}"
+    return ServerRun(folder, saved["algorithm"], saved["saved_version"], saved["counted"], listens=False, state=state)
 
 
 def _read(folder: Path, name: str) -> str:
@@ -211,5 +250,5 @@ def _read(folder: Path, name: str) -> str:
     except OSError:
         raise NotListeningError(
             f"{folder} is not the folder of a server that has run: it does not hold {name}; start the server, or name "
-            "its service.folder"
+            f"its service.folder{_OTHERS if (folder / 'store.json').exists() else ''}"
         ) from None

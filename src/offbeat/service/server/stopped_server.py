@@ -33,7 +33,11 @@ def check_stopped(folder: Path, problem: str) -> None:
 
 def clients(folder: Path) -> list[dict[str, Any]]:
     """Return the clients at the end of the log, as in ``ListedClient``."""
-    state, _ = saved_state(folder)
+    return listed(saved_state(folder)[0])
+
+
+def listed(state: ServerState) -> list[dict[str, Any]]:
+    """Return the clients of a state, as in ``ListedClient``."""
     return [
         listed_client(client, site.name, site.enrolled, site.revoked, state.tally[client]).model_dump()
         for client, site in state.registry.sites.items()
@@ -41,15 +45,18 @@ def clients(folder: Path) -> list[dict[str, Any]]:
 
 
 def status(folder: Path) -> dict[str, Any]:
-    """Return those values of ``Status`` that the folder holds.
-
-    ``saved_version`` is that of the newest model in the folder: a server that replays the log may come to a newer one.
-    """
+    """Return those values of ``Status`` that the folder holds."""
     version = max(numbers_of(folder / "models"), default=0)
-    state, now = saved_state(folder)
+    return {"server": "stopped", **progress(*saved_state(folder), version)}
+
+
+def progress(state: ServerState, now: float, version: int) -> dict[str, Any]:
+    """Return the values of ``Status`` of a state after ``now`` seconds.
+
+    ``version`` is that of the newest model that is stored: a server that replays the log may come to a newer one.
+    """
     total, config, end = state.tally.total(), state.run.config, state.run.stop_versions
     return {
-        "server": "stopped",
         "algorithm": config.get("algorithm", {}).get("algorithm", "?"),
         "saved_version": version,
         "stop_versions": None if end == math.inf else end,

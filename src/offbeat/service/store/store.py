@@ -8,6 +8,7 @@ models/12.safetensors         version 12 of the model, while a visit needs it
 updates/             large updates; small ones are in the log's rows
 partial/             uploads that are not complete yet
 reserve              keeps space back for a checkpoint on a full disk
+store.json           the [store] of a server whose log is elsewhere, for commands
 noise-secret         the secret of the noise of private sums without a helper
 ```
 
@@ -32,6 +33,7 @@ from offbeat.service.store.database import numbers_of
 from offbeat.service.store.disk import Disk
 from offbeat.service.store.shared_files import OWNER as CHECKPOINT
 from offbeat.service.store.shared_files import SharedFiles
+from offbeat.service.store.shared_store import note_shared_store
 
 _LOCK_SECONDS = 0.5  # a command that looks whether a server runs holds the lock for an instant
 _CACHE_BYTES = 2**32  # of files on their way from shared blobs
@@ -67,6 +69,7 @@ class Store:
             url = sqlite_url(folder / "offbeat.sqlite") if shared is None else shared.log
             self.log = open_log(url, self.disk.mark_full)
             self.shared = None if shared is None else self._shared_files(shared.blobs)
+            note_shared_store(folder, shared)
         except BaseException as error:
             self._lock.release()
             if isinstance(error, OSError):

@@ -1,0 +1,32 @@
+"""The argument that names a server: its folder, or its file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from offbeat.cli.options import PATH
+
+if TYPE_CHECKING:
+    from offbeat.service.server_settings import StoreSettings
+
+
+class ServerPlace(NamedTuple):
+    """A server's folder, and the store that it shares with others; None without."""
+
+    folder: Path
+    store: "StoreSettings | None"
+
+
+def _place(_: click.Context, __: click.Parameter, path: Path) -> ServerPlace:
+    from offbeat.service.store.shared_store import noted_shared_store
+
+    if not path.is_file():
+        return ServerPlace(path, noted_shared_store(path))
+    from offbeat.config.server_file import load
+
+    file = load(path)
+    return ServerPlace(Path(file.service.folder), file.store)
+
+
+SERVER = click.argument("server", metavar="FOLDER", type=PATH, callback=_place)
