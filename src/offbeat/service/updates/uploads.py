@@ -72,19 +72,14 @@ class Uploads:
         """Return a small body of this size, or raise ``Refusal``."""
         if self._small.get(client, 0) >= _MAX_SMALL:
             raise _busy()
-        body, loop = bytearray(), asyncio.get_running_loop()
-        end = loop.time() + self._patience_seconds + size / _SLOWEST
+        body = bytearray()
         with counted(self._small, client), self._within_budget(size):
-            try:
-                async with asyncio.timeout(self._patience_seconds) as deadline:
-                    async for piece in pieces:
-                        body += piece
-                        if len(body) > size:
-                            break
-                        if len(body) < size:
-                            deadline.reschedule(min(loop.time() + self._patience_seconds, end))
-            except TimeoutError:
-                raise self._too_slow(size, end) from None
+            async with self._patience(size) as patience:
+                async for piece in pieces:
+                    body += piece
+                    if len(body) > size:
+                        break
+                    patience.renew()
         if len(body) != size:
             raise Refusal("malformed-request", f"{size} bytes were announced, {len(body)} came")
         return body
@@ -153,16 +148,18 @@ class Uploads:
         arrived, batch_bytes = file.size, 0
         writing = loop.run_in_executor(None, file.prepare)
         try:
-            async for piece in self._patiently(pieces, size):
-                arrived += len(piece)
-                if arrived > size:
-                    raise Refusal("too-large", f"the update was said to have {size} bytes, but more came")
-                batch.append(piece)
-                batch_bytes += len(piece)
-                if batch_bytes >= _BATCH or len(batch) == _MAX_PIECES:
-                    await asyncio.shield(writing)
-                    writing = loop.run_in_executor(None, file.write, batch)
-                    batch, batch_bytes = [], 0
+            async with self._patience(size) as patience:
+                async for piece in pieces:
+                    arrived += len(piece)
+                    if arrived > size:
+                        raise Refusal("too-large", f"the update was said to have {size} bytes, but more came")
+                    batch.append(piece)
+                    batch_bytes += len(piece)
+                    if batch_bytes >= _BATCH or len(batch) == _MAX_PIECES:
+                        await asyncio.shield(writing)
+                        writing = loop.run_in_executor(None, file.write, batch)
+                        batch, batch_bytes = [], 0
+                    patience.renew()
         finally:
             # Before the file is closed, since its descriptor may be reused.
             await _end_of(writing)
@@ -199,31 +196,50 @@ class Uploads:
         finally:
             self._bytes -= size
 
-    async def _patiently(self, pieces: AsyncIterator[bytes], size: int) -> AsyncIterator[bytes]:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + self._patience_seconds + size / _SLOWEST
-        while True:
-            try:
-                async with asyncio.timeout_at(min(loop.time() + self._patience_seconds, end)):
-                    piece = await anext(pieces)
-            except StopAsyncIteration:
-                return
-            except TimeoutError:
-                raise self._too_slow(size, end) from None
-            yield piece
-
-    def _too_slow(self, size: int, end: float) -> Refusal:
-        if asyncio.get_running_loop().time() < end:
-            problem = f"nothing came for {self._patience_seconds:g} s"
-        else:
-            problem = f"{size} bytes came slower than {_SLOWEST} bytes a second"
-        return Refusal("too-slow", f"{problem}: go on later")
+    def _patience(self, size: int) -> "_Patience":
+        return _Patience(self._patience_seconds, size)
 
     def _new_path(self, name: str) -> Path:
         return self._updates / f"{name}-{token_hex(8)}"
 
     def _path(self, client: int, visit: int) -> Path:
         return self._partial / f"{client}-{visit}"
+
+
+class _Patience:
+    """A context that ends by ``Refusal`` if a body of ``size`` bytes is too slow.
+
+    ``renew`` is called when bytes have come; ``seconds`` are the time until the next ones.
+    """
+
+    def __init__(self, seconds: float, size: int) -> None:
+        self._seconds = seconds
+        self._size = size
+        self._now = asyncio.get_running_loop().time
+        self._renewed = self._now()
+        self._end = self._renewed + seconds + size / _SLOWEST
+        self._timeout = asyncio.timeout(seconds)
+
+    def renew(self) -> None:
+        now = self._now()
+        # A new timer takes longer than to read a piece of a fast body.
+        if now - self._renewed > self._seconds / 64:
+            self._timeout.reschedule(min(now + self._seconds, self._end))
+            self._renewed = now
+
+    async def __aenter__(self) -> "_Patience":
+        await self._timeout.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        try:
+            await self._timeout.__aexit__(*error)
+        except TimeoutError:
+            if self._now() < self._end:
+                problem = f"nothing came for {self._seconds:g} s"
+            else:
+                problem = f"{self._size} bytes came slower than {_SLOWEST} bytes a second"
+            raise Refusal("too-slow", f"{problem}: go on later") from None
 
 
 def clean_up(folder: Path, used: Container[Path]) -> None:
