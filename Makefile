@@ -7,7 +7,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-long test-all test-studies lint types unit coverage kills torture torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-viewers bench-privacy live-page docs reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
+.PHONY: help run check test test-long test-all test-studies lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-viewers bench-privacy live-page docs reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -64,6 +64,9 @@ kills: .venv/installed ## kill a run and a sweep at 20 random moments, resume th
 torture: .venv/installed ## kill server and clients, 200 times each of six runs, on good lines and bad ones, then server, helper and clients of five private runs, 200 times each (CI: 3, and 1 each; takes two hours)
 	OFFBEAT_SERVER_KILLS=200 $(BIN)/pytest -v tests/e2e/test_service_kills.py tests/e2e/test_service_bad_lines.py
 	OFFBEAT_PRIVATE_KILLS=200 $(BIN)/pytest -v tests/e2e/test_private_service.py
+
+simulate-cluster: .venv/installed ## play schedules of a simulated cluster for ten minutes, from a new seed each time (CI: 15 seconds, from seed 0)
+	OFFBEAT_CLUSTER_SECONDS=600 OFFBEAT_CLUSTER_SEED=$$(date +%s)000 $(BIN)/pytest -v tests/cluster/test_cluster.py
 
 torture-cluster: .venv/installed ## kill and stop servers that share a log, 100 times each of three runs (CI: 2; takes half an hour)
 	OFFBEAT_TAKE_OVERS=100 $(BIN)/pytest -v tests/e2e/test_take_over.py

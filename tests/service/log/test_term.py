@@ -8,8 +8,8 @@ from offbeat.service.log.log import TERM, BrokenLogError, Change, LogUnavailable
 from offbeat.service.log.log_writer import LogWriter
 from offbeat.service.log.term import Term
 from offbeat.service.refusal import Refusal
+from tests.cluster.virtual_loop import run_virtually
 from tests.service.log.faulty_log import FaultyConnection, MemoryLog
-from tests.service.log.virtual_loop import run_virtually
 
 
 class Disk:

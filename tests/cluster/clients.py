@@ -1,0 +1,219 @@
+"""Clients of the simulated cluster, and an admin: they ask again until they are answered."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from offbeat_core import messages
+from offbeat_core.tokens import new_token
+from safetensors.numpy import save
+
+from offbeat.service.engine.operations import Operations
+from offbeat.service.engine.update_receiver import UploadRequest
+from offbeat.service.updates.update_header import UpdateHeader
+from tests.cluster.network import Answer, LostError
+from tests.cluster.server import LENGTH, PLAN, Operation
+
+if TYPE_CHECKING:
+    from tests.cluster.world import World
+
+
+class Client:
+    """A client that enrols, works, and passes all answers on to the promises."""
+
+    def __init__(self, world: "World", random: Random) -> None:
+        self.number: int | None = None
+        self.token = new_token("obc_")
+        self.answers = 0
+        self.is_revoked = False
+        self._world = world
+        self._random = random
+        self._promises = world.promises
+
+    async def work(self) -> None:
+        """Take part until the world ends."""
+        await self._enrol()
+        visit: messages.VisitMessage | None = None
+        while not self.is_revoked:
+            if visit is None:
+                visit = await self._check_in()
+            if visit is not None:
+                visit = await self._train(visit)
+            await self._pause(0.1)
+
+    async def probe(self) -> Answer:
+        """Check in without waiting, once the world is healed."""
+        return await self._ask("probe", self._checking_in(0.0))
+
+    async def _enrol(self) -> None:
+        while not self._world.enrolment_tokens:
+            await self._pause(0.1)
+        enrolment = messages.Enrolment(name=self.token[-4:], token=self.token, examples=10)
+
+        async def enrol(service: Operations) -> Any:
+            return await service.enrol(self._world.enrolment_tokens[0], enrolment)
+
+        answer = await self._ask("enrol", enrol)
+        if self._is_granted("enrol", answer):
+            self.number = answer.body.client
+            self._promises.enrolled(self.token, answer.body.client)
+
+    def _checking_in(self, wait_seconds: float) -> Operation:
+        async def check_in(service: Operations) -> Any:
+            client = service.client(self.token)
+            return await service.check_in(client, wait_seconds)
+
+        return check_in
+
+    async def _check_in(self) -> messages.VisitMessage | None:
+        answer = await self._ask("check in", self._checking_in(self._random.choice((0.0, 0.5))))
+        return self._visit_of(answer.body) if self._is_granted("check in", answer) else None
+
+    def _visit_of(self, checked_in: messages.CheckedIn) -> messages.VisitMessage | None:
+        if checked_in.finished:
+            self._promises.finished()
+        if checked_in.visit is not None:
+            assert self.number is not None
+            self._promises.assigned(self.number, checked_in.visit)
+        return checked_in.visit
+
+    async def _train(self, visit: messages.VisitMessage) -> messages.VisitMessage | None:
+        """Do the work of a visit, or a part of it; return the next one, if it comes with the receipt."""
+        if self._happens(0.3):
+            await self._download(visit)
+        await self._pause(0.15)
+        match self._random.choices(("upload", "forget", "give up"), (10, 1, 1))[0]:
+            case "forget":
+                return None
+            case "give up":
+                await self._give_up(visit)
+                return None
+            case _:
+                pass
+        if self._happens(0.2):
+            await self._renew(visit)
+        if self._happens(0.2) and not await self._offer(visit):
+            return None
+        following = await self._upload(visit)
+        if self._happens(0.2):
+            await self._pause(0.5)
+            await self._upload(visit)
+        return following
+
+    async def _download(self, visit: messages.VisitMessage) -> None:
+        async def download(service: Operations) -> bytes:
+            service.client(self.token)
+            return service.engine.models.path(visit.version).read_bytes()
+
+        answer = await self._ask("download", download, version=str(visit.version))
+        if self._is_granted("download", answer, "no-such-version"):
+            self._promises.downloaded(visit.version, answer.body)
+
+    async def _renew(self, visit: messages.VisitMessage) -> None:
+        async def renew(service: Operations) -> Any:
+            return await service.heartbeat(service.client(self.token), visit.number)
+
+        self._is_granted("renew", await self._ask("renew", renew))
+
+    async def _give_up(self, visit: messages.VisitMessage) -> None:
+        async def give_up(service: Operations) -> Any:
+            await service.engine.give_up(service.client(self.token), visit.number)
+
+        self._is_granted("give up", await self._ask("give up", give_up))
+
+    async def _offer(self, visit: messages.VisitMessage) -> bool:
+        async def offer(service: Operations) -> Any:
+            return await service.upload_state(service.client(self.token), visit.number)
+
+        answer = await self._ask("offer", offer)
+        if not self._is_granted("offer", answer):
+            return False
+        if answer.body.receipt is not None:
+            self._told(visit, answer.body.receipt)
+        return answer.body.wanted
+
+    async def _upload(self, visit: messages.VisitMessage) -> messages.VisitMessage | None:
+        assert self.number is not None
+        body = body_of(self.number, visit.number)
+        digest = hashlib.sha256(body).hexdigest()
+        self._promises.sends(self.number, visit.number, digest)
+        header = UpdateHeader(
+            version=visit.version,
+            bytes=len(body),
+            sha256=digest,
+            model_sha256=visit.model_sha256,
+            examples=10,
+            steps=PLAN.steps,
+            normaliser=float(PLAN.steps),
+            since=visit.since,
+        )
+        checks_in, offset = self._happens(0.5), 0
+
+        async def upload(service: Operations) -> Any:
+            client = service.client(self.token)
+            length = len(body) - offset
+            pieces = self._pieces(body[offset:])
+            return await service.upload(
+                UploadRequest(client, visit.number, header, offset, length, pieces, check_in=checks_in)
+            )
+
+        answer = await self._ask("upload", upload)
+        if not self._is_granted("upload", answer):
+            return None
+        assert isinstance(answer.body, messages.Received)
+        self._told(visit, answer.body.receipt, digest)
+        return self._visit_of(answer.body.next) if answer.body.next is not None else None
+
+    async def _pieces(self, body: bytes) -> AsyncIterator[bytes]:
+        middle = self._random.randrange(len(body))
+        yield body[:middle]
+        if self._happens(0.3):
+            await asyncio.sleep(self._random.expovariate(10))
+        yield body[middle:]
+
+    def _told(self, visit: messages.VisitMessage, receipt: messages.ReceiptMessage, digest: str | None = None) -> None:
+        assert self.number is not None
+        self._promises.received(self.number, visit.number, receipt, digest)
+
+    def _is_granted(self, what: str, answer: Answer, *allowed: str) -> bool:
+        """Return whether an answer is none of 400 to 499; tell the promises of such a one."""
+        if answer.status < 400:
+            return True
+        self.is_revoked = self.is_revoked or answer.body["kind"] == "revoked-token"
+        if answer.body["kind"] not in allowed:
+            self._promises.denied(self.number, self.token, what, answer.body["kind"], answer.body["detail"])
+        return False
+
+    async def _ask(self, what: str, operation: Operation, **path_parameters: str) -> Answer:
+        """Ask until there is an answer that another attempt would not change."""
+        while True:
+            try:
+                answer = await self._world.network.ask(operation, 1.5, **path_parameters)
+            except LostError:
+                self._world.trace(f"client {self.number}", what, outcome="lost")
+                await self._pause(0.1)
+                continue
+            shown = answer.body if answer.status < 400 else (answer.body["kind"], answer.body["detail"])
+            self._world.trace(f"client {self.number}", what, server=answer.server, status=answer.status, body=shown)
+            if answer.status < 500 and answer.status != 429 and not self._is_interrupted(answer):
+                self.answers += 1
+                return answer
+            await self._pause(0.15)
+
+    def _is_interrupted(self, answer: Answer) -> bool:
+        """Return whether two attempts of an upload were in each other's way."""
+        return answer.status == 409 and answer.body["kind"] == "wrong-offset"
+
+    async def _pause(self, mean_seconds: float) -> None:
+        await asyncio.sleep(self._random.expovariate(1 / mean_seconds))
+
+    def _happens(self, probability: float) -> bool:
+        return self._random.random() < probability
+
+
+def body_of(client: int, visit: int) -> bytes:
+    """Return the update of a visit."""
+    return save({"update": np.random.default_rng([client, visit]).normal(size=LENGTH).astype(np.float32)})
