@@ -42,7 +42,6 @@ class Promises:
         self._visits: list[tuple[int, messages.VisitMessage]] = []
         self._files: dict[int, bytes] = {}  # of versions, that somebody has read
         self._was_finished = False
-        self._told_revoked: set[int] = set()
 
     def note(self, problem: str) -> None:
         """Record a broken promise."""
@@ -137,8 +136,7 @@ class Promises:
 
     def denied(self, client: int | None, token: str, what: str, kind: str, detail: str) -> None:
         """Check a refusal that a client will not ask against."""
-        if kind == "revoked-token" and client is not None:
-            self._told_revoked.add(client)
+        if kind == "revoked-token" and client in self._revoked:
             return
         self.note(f"client {client} was refused to {what}: {kind}: {detail}")
 
@@ -157,8 +155,6 @@ class Promises:
             known = replayed.assignments.get((client, visit.number))
             if known != (visit.version, visit.since):
                 self.note(f"visit {client, visit.number} was told {visit.version, visit.since}; it is {known}")
-        for client in self._told_revoked - set(self._revoked):
-            self.note(f"client {client} was told that it is revoked, and it is not")
         for client, at in self._revoked.items():
             if self._world.loop.time() > at + 1 and replayed.coordinator.visits.has_slot(client):
                 self.note(f"client {client} was revoked, and still has its slot")

@@ -239,6 +239,7 @@ def simulated_parts() -> Generator[None]:
             (serving, "make_app", make_app),
             (serving, "Connections", _Connections),
             (standby, "Silence", lambda: Silence(_process().clock)),
+            (standby, "time", SimpleNamespace(monotonic=lambda: _process().clock())),
             (start_up, "Replay", _Replay),
             (server_checkpoint, "_LOG_BYTES", 0),  # of a reserve that no disk here needs
             # Shorter waits than in reality, in much the same proportion, so that a schedule has fewer events.

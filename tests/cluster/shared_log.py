@@ -1,14 +1,16 @@
 """The log of several servers in memory, and a server's connection to it in place of ``SqlLog``."""
 
+import ast
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.sql import operators
+from sqlalchemy.sql.expression import ColumnClause
 
 from offbeat.service.log.log import LogUnavailableError, ReplacedError, Row, UnknownOutcomeError
-from offbeat.service.log.sql_log import Leader
+from offbeat.service.log.signs_of_life import Leader
 from tests.cluster.link import BrokenLinkError, Link, NotSentError
 
 
@@ -89,6 +91,9 @@ class LogConnection:
     async def beat(self, epoch: int, name: str) -> None:
         await self._ask(lambda: self._log.beat(epoch, name))
 
+    async def stand_by(self, number: int, epoch: int, name: str) -> None:
+        await self._ask(lambda: None)
+
     async def leader(self) -> Leader | None:
         return await self._ask(lambda: self._log.leader)
 
@@ -121,6 +126,8 @@ def _value(expression: Any, row: Row) -> Any:
     match expression:
         case sa.Column():
             return getattr(row, expression.name)
+        case ColumnClause(is_literal=True):
+            return ast.literal_eval(expression.name)
         case sa.BindParameter():
             return expression.value
         case sa.BinaryExpression():

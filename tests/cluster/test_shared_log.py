@@ -9,8 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from offbeat.service.log.log import COORDINATOR, RUN, TERM, ReplacedError, Row
-from offbeat.service.log.sql_log import SqlLog, is_rare
-from offbeat.service.log.sql_log import log as table
+from offbeat.service.log.sql_log import SqlLog
+from offbeat.service.log.tables import is_rare
+from offbeat.service.log.tables import log as table
 from tests.cluster.link import Faults, Link
 from tests.cluster.shared_log import LogConnection, SharedLog
 from tests.cluster.virtual_loop import run_virtually

@@ -18,7 +18,6 @@ from offbeat_core.errors import OffbeatError
 from offbeat.coordinator import Coordinator
 from offbeat.service.engine import update_receiver
 from offbeat.service.engine.operations import Operations
-from offbeat.service.log.log import LogUnavailableError
 from tests.cluster.clients import Client
 from tests.cluster.link import Faults
 from tests.cluster.network import LostError, Network
@@ -83,7 +82,7 @@ class World:
     def note_end(self, process: ServerProcess, error: BaseException | None) -> None:
         """Start a server again that has ended by itself."""
         self.trace(process.name, "ended", error=error)
-        if error is not None and not isinstance(error, (OffbeatError, LogUnavailableError)):
+        if error is not None and not isinstance(error, OffbeatError):
             self.promises.note(f"{process.name} ended by {error!r}")
             self.note_error(error)
         machine = next(machine for machine in self.machines if machine.process is process)

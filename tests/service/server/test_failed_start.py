@@ -14,6 +14,7 @@ from sqlalchemy.exc import OperationalError
 
 from offbeat.algorithms import FedAsync
 from offbeat.service.engine import replay, start_up
+from offbeat.service.log.log import LogUnavailableError
 from offbeat.service.server import serving as server_module
 from offbeat.service.store import store as store_module
 from tests.service.conftest import running
@@ -46,6 +47,7 @@ ERRORS = [
     OSError(errno.ENOSPC, "No space left on device"),
     OperationalError("SELECT", None, sqlite3.OperationalError("database is locked")),
     OffbeatError("no"),
+    LogUnavailableError("no connection"),
 ]
 SETTINGS: dict[str, Any] = {"evaluate_every": 1, "evaluate_on_clients": 1, "evaluate_command": ["cat"]}
 

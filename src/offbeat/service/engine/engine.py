@@ -284,8 +284,15 @@ class Engine:
             self.waiting.give(assignment)
 
     async def confirm(self) -> None:
-        """Refuse if another server leads, whose rows may make an answer untrue."""
+        """Wait until a denial holds, whichever server leads next.
+
+        All rows so far are durable then, and no other server has appended any.
+
+        Raises:
+            Refusal: Another server leads, whose rows may make the answer untrue; or the log cannot be used.
+        """
         if self.shared is not None:
+            await self.log_writer.wait_until_durable()
             await self.log_writer.confirm()
 
     def stop(self) -> None:

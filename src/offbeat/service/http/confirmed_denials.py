@@ -11,14 +11,14 @@ from offbeat.service.refusal import Refusal
 class ConfirmedDenials:
     """An ASGI middleware that holds back answers from 400 to 499.
 
-    They are sent once the log has shown that no other server leads.
+    They are sent once all rows so far are durable, and the log has shown that no other server leads.
 
-    What a server says of rows that it knows is true of every longer log. That it knows no such token or visit is not: a
-    later leader may have made it, and the client would give up for good.
+    What a server says of durable rows is true of every longer log. That it knows no such token or visit is not: a later
+    leader may have made it, and the client would give up for good.
 
     Args:
         app: The application.
-        confirm: Raises ``Refusal`` if another server leads, or nobody knows.
+        confirm: Raises ``Refusal`` if a denial may not hold.
         answer: Makes the answer of a refusal.
     """
 

@@ -38,6 +38,7 @@ from offbeat.service.engine.start_up import open_engine
 from offbeat.service.http.http_app import make_app
 from offbeat.service.live.live_state import live_state
 from offbeat.service.live.viewers import Viewers
+from offbeat.service.log.log import LogUnavailableError
 from offbeat.service.masked.sum_opener import SumOpener
 from offbeat.service.refusal import Refusal
 from offbeat.service.server.addresses import local_host, public_host, write_address
@@ -273,13 +274,15 @@ def _private_files() -> Generator[None]:
 
 @contextmanager
 def _disk_errors(folder: Path, end: _End) -> Generator[None]:
-    """Report failures of the disk in one line."""
+    """Report failures of the disk and of the log in one line."""
     try:
         yield
     except OSError as error:
         raise OffbeatError(
             f"the server's disk cannot be used: {error.strerror or error}: {error.filename or folder}"
         ) from error
+    except LogUnavailableError as error:
+        raise OffbeatError(f"the log cannot be used: {error}") from error
     except exc.DatabaseError as error:
         raise OffbeatError(f"the server's database cannot be used: {error.orig}: {folder}") from error
     except Refusal as refusal:
