@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from offbeat_client import local_update
 from offbeat_client.client_folder.outbox import Outbox
 from offbeat_client.client_run import run_client
 from offbeat_client.local_update import put_update
@@ -70,6 +71,20 @@ def test_the_offset_is_the_vector_beside_the_model_minus_the_memory(visit, model
     train(corrected, model_file, lambda _, here: heard.append(here.offset), outbox)
     found = {name: array.tolist() for name, array in heard[0].items()}
     assert found == {"weight": [[1.5, 1.5], [1.5, 1.5]], "bias": [1.5, 1.5]}
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_the_digest_is_that_which_the_server_prefers_if_the_client_has_it(
+    is_installed, visit, model_file, model, outbox, monkeypatch
+):
+    blake3 = pytest.importorskip("blake3").blake3
+    monkeypatch.setattr(local_update, "has_blake3", lambda: is_installed)
+    pending = put_update(visit(PLAN, digest="blake3"), model_file, Fitted(model, 1), 3.0, outbox)
+    body = outbox.body(pending.visit).read_bytes()
+    expected = {"blake3": blake3(body).hexdigest()} if is_installed else {"sha256": hashlib.sha256(body).hexdigest()}
+    assert pending.announcement is not None
+    found = {name: pending.announcement[name] for name in ("sha256", "blake3") if name in pending.announcement}
+    assert found == expected
 
 
 def test_the_announcement(visit, model_file, model, outbox):

@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from offbeat.config.server_file import ServiceSection
+from offbeat.service import server_settings
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluationSettings
 from offbeat.service.server_settings import ServerSettings, ServiceSettings, StoreSettings
 
@@ -36,3 +37,11 @@ def test_a_shared_log_is_in_postgresql_and_its_password_is_elsewhere():
     }.items():
         with pytest.raises(ValidationError, match=line):
             StoreSettings(log=log, blobs="s3://bucket")
+
+
+def test_blake3_needs_its_package(monkeypatch):
+    monkeypatch.setattr(server_settings, "has_blake3", lambda: True)
+    assert ServiceSettings(digest="blake3").digest == "blake3"
+    monkeypatch.setattr(server_settings, "has_blake3", lambda: False)
+    with pytest.raises(ValidationError, match=r"the package blake3 is missing: pip install 'offbeat\[blake3\]'"):
+        ServiceSettings(digest="blake3")

@@ -10,8 +10,8 @@ from offbeat_client.client_folder.outbox import Outbox, Pending
 from offbeat_client.training import by_name, gradient_offset
 from offbeat_client.visit import Fitted, Visit
 from offbeat_core.compression.compressor import check_finite
+from offbeat_core.digests import digits_of_file, has_blake3
 from offbeat_core.errors import OffbeatError
-from offbeat_core.files import sha256
 from offbeat_core.local_plan import Payload, normaliser
 from offbeat_core.model_file import read_model
 from offbeat_core.number_checks import (
@@ -133,7 +133,7 @@ def put_update(visit: Visit, model: Path, result: Any, seconds: float, outbox: O
             "version": visit.version,
             "model_sha256": visit.model_sha256,
             "bytes": body.stat().st_size,
-            "sha256": sha256(body),
+            **_digest(visit, body),
             "examples": fitted.examples,
             "steps": steps,
             "normaliser": fitted.normaliser,
@@ -144,6 +144,11 @@ def put_update(visit: Visit, model: Path, result: Any, seconds: float, outbox: O
         }
 
     return outbox.put(visit, lambda path: write_body(update, path), update.memory, announcement, fitted.state)
+
+
+def _digest(visit: Visit, body: Path) -> dict[str, str]:
+    kind = visit.digest if has_blake3() else "sha256"
+    return {kind: digits_of_file(body, kind)}
 
 
 def write_body(update: Sent, path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol
 
+from offbeat_core.digests import DigestKind
 from offbeat_core.errors import OffbeatError
 from offbeat_core.local_plan import LocalPlan, Payload
 from offbeat_core.messages import VisitMessage
@@ -31,6 +32,7 @@ class Visit(Generic[Array]):
         plan: The local training.
         lease_seconds: How long the server keeps the client's slot without a heartbeat; None for no limit.
         model_sha256: The SHA-256 of the version's file, in hexadecimal digits.
+        digest: The kind of digest that the server prefers for the update.
         needs_loss: Whether ``fit`` has to return the visit's mean training loss.
         corrects_gradients: Whether ``offset`` has to be added to each local gradient.
         offset: The offset by parameter name; a copy that may be changed in place. None for no offset.
@@ -48,6 +50,7 @@ class Visit(Generic[Array]):
     plan: LocalPlan
     lease_seconds: float | None = None
     model_sha256: str = ""
+    digest: DigestKind = "sha256"
     needs_loss: bool = False
     corrects_gradients: bool = False
     offset: dict[str, Array] | None = field(default=None, repr=False, compare=False)

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from offbeat_core.digests import DigestKind
 from offbeat_core.local_plan import Compression, LocalPlan, Optimizer, Payload
 from offbeat_core.name_check import Name
 from offbeat_core.number_checks import LARGEST_COUNT, LARGEST_FLOAT32
@@ -140,7 +141,10 @@ class PrivacyMessage(Answer):
 
 
 class VisitMessage(Answer):
-    """A visit; ``privacy`` is null unless its update is to be a share."""
+    """A visit; ``privacy`` is null unless its update is to be a share.
+
+    ``digest`` is the kind that the server prefers for the update.
+    """
 
     number: int
     version: int
@@ -155,6 +159,7 @@ class VisitMessage(Answer):
     corrects_gradients: bool = False
     needs_loss: bool = False
     privacy: PrivacyMessage | None = None
+    digest: DigestKind = "sha256"
 
 
 class Probe(Answer):

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+from offbeat_core.digests import DigestKind, has_blake3
 from offbeat_core.serving.certificates import Certificates
 from offbeat_core.tables.section import Count, Positive, Section
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from offbeat.early_stop import EarlyStop
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluationSettings
@@ -48,6 +49,16 @@ class ServiceSettings(Section):
     """The largest weight of one client, as a share, where three or more weigh by declared examples; 1 for no limit."""
     requests_a_second: Positive = 20.0
     """The most requests of one client a second, on average."""
+    digest: DigestKind = "sha256"
+    """The digest of updates. `blake3` takes a third of the time, from clients that have its package (`pip install
+    'offbeat[blake3]'`); the others send SHA-256."""
+
+    @field_validator("digest")
+    @classmethod
+    def _check_digest(cls, digest: DigestKind) -> DigestKind:
+        if digest == "blake3" and not has_blake3():
+            raise ValueError("the package blake3 is missing: pip install 'offbeat[blake3]', or leave digest out")
+        return digest
 
     @classmethod
     def fixed(cls) -> set[str]:

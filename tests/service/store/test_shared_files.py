@@ -84,3 +84,15 @@ def test_a_store_that_cannot_be_reached_is_an_error_that_passes(servers, monkeyp
         asyncio.run(servers[0].upload(path, "updates/x"))
     assert is_temporary(caught.value)
     assert list((tmp_path / "one" / "partial").iterdir()) == []
+
+
+def test_a_file_whose_digest_is_blake3_is_checked(servers, tmp_path):
+    blake3 = pytest.importorskip("blake3").blake3
+    path, got = tmp_path / "one" / "x", tmp_path / "two" / "updates" / "x"
+    path.write_bytes(b"body")
+    asyncio.run(servers[0].upload(path, "updates/x"))
+    with pytest.raises(OffbeatError, match=r"cannot follow the run's log: .* has the digest blake3:"):
+        servers[1].download("updates/x", f"blake3:{blake3(b'other').hexdigest()}", got)
+    got.write_bytes(b"bo")
+    servers[1].download("updates/x", f"blake3:{blake3(b'body').hexdigest()}", got)
+    assert got.read_bytes() == b"body"

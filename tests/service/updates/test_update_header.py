@@ -10,6 +10,7 @@ from offbeat_private.masks.envelope import RECORD_BYTES
 
 from offbeat.algorithms import LocalPlan
 from offbeat.service.refusal import Refusal
+from offbeat.service.updates import update_header
 from offbeat.service.updates.update_header import (
     ShareHeader,
     UpdateHeader,
@@ -44,7 +45,19 @@ def refusal(text: str | None) -> Refusal:
 
 
 def test_the_protocols_example_is_read() -> None:
-    assert parse_header(json.dumps(HEAD)).model_dump() == HEAD
+    assert parse_header(json.dumps(HEAD)).model_dump(exclude_none=True) == HEAD
+
+
+def test_a_header_has_one_of_two_digests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(update_header, "has_blake3", lambda: True)
+    without = {name: value for name, value in HEAD.items() if name != "sha256"}
+    assert parse_header(json.dumps(HEAD)).digest == "9f" * 32
+    assert parse_header(json.dumps(without | {"blake3": "9f" * 32})).digest == "blake3:" + "9f" * 32
+    for wrong in (without, HEAD | {"blake3": "9f" * 32}, without | {"sha256": None}):
+        assert "is wrong: one of sha256 and blake3 must be given" in str(refusal(json.dumps(wrong)))
+    assert " blake3 must be 64 hexadecimal" in str(refusal(json.dumps(without | {"blake3": "9F" * 32})))
+    monkeypatch.setattr(update_header, "has_blake3", lambda: False)
+    assert "send sha256" in str(refusal(json.dumps(without | {"blake3": "9f" * 32})))
 
 
 @pytest.mark.parametrize("key", OPTIONAL)
@@ -54,7 +67,7 @@ def test_measurements_may_be_left_out_or_null(key: str) -> None:
     assert getattr(parse_header(json.dumps(without)), key) is None
 
 
-@pytest.mark.parametrize("key", sorted(HEAD.keys() - set(OPTIONAL)))
+@pytest.mark.parametrize("key", sorted(HEAD.keys() - {*OPTIONAL, "sha256"}))
 def test_the_rest_may_not_be_left_out(key: str) -> None:
     without = {name: value for name, value in HEAD.items() if name != key}
     assert f" {key} must be " in str(refusal(json.dumps(without)))

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Protocol
 
+from offbeat_core.digests import digest_of_file, kind_of
+
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9.-]*)*")
 _LONGEST_NAME = 200
 
@@ -98,7 +100,19 @@ def size_of(content: bytes | Path) -> int:
     return size
 
 
+def fetch_checked(blobs: Blobs, name: str, digest: str) -> Path:
+    """Return the file of a blob with this digest; see ``Blobs.fetch``."""
+    kind = kind_of(digest)
+    if kind == "sha256":
+        return blobs.fetch(name, digest)
+    path = blobs.fetch(name)
+    if (found := digest_of_file(path, kind)) != digest:
+        blobs.forget(name)
+        check_digest(name, found, digest)
+    return path
+
+
 def check_digest(name: str, found: str, wanted: str | None) -> None:
     """Raise ``BrokenBlobError`` if a blob does not have the digest that is wanted."""
     if wanted is not None and found != wanted:
-        raise BrokenBlobError(f"the blob {name} has the SHA-256 {found} instead of {wanted}")
+        raise BrokenBlobError(f"the blob {name} has the digest {found} instead of {wanted}")

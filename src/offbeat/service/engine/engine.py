@@ -171,7 +171,7 @@ class Engine:
         refusal: Refusal | None = None
         assignment: Assignment | None = None
         async with self.lock:
-            receipt = self._intake.outcome(client, visit, header.sha256)
+            receipt = self._intake.outcome(client, visit, header.digest)
             if receipt is None:
                 try:
                     receipt = self._intake.deliver(client, header, body)

@@ -177,6 +177,7 @@ class Operations:
             corrects_gradients=algorithm.corrects_gradients,
             needs_loss=algorithm.needs_loss,
             privacy=None if shares is None else messages.PrivacyMessage(terms=shares.terms.digest.hex()),
+            digest=self._settings.service.digest if shares is None else "sha256",
         )
 
     def probe(self, client: int) -> messages.Probe:

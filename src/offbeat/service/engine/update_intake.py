@@ -33,7 +33,7 @@ class UpdateIntake:
     def outcome(self, client: int, visit: int, digest: str | None = None) -> Receipt | Unknown | None:
         """Return the receipt of a closed visit; None for an open one.
 
-        ``digest`` is the SHA-256 of the update that is being uploaded; None if none is.
+        ``digest`` is that of the update that is being uploaded; None if none is.
 
         Raises:
             Refusal: ``no-such-visit``; or ``other-upload``: another update was received for the visit.
@@ -74,13 +74,13 @@ class UpdateIntake:
                 self._run.now,
                 client,
                 assignment.visit,
-                body if is_wanted else DiscardedUpdate(header.sha256),
+                body if is_wanted else DiscardedUpdate(header.digest),
                 base=base,
                 **report,
             )
         except ValueError as error:
             raise self._refusal(assignment, header, error) from None
-        self._digests.add(client, assignment.visit, header.sha256, counted=receipt.counted)
+        self._digests.add(client, assignment.visit, header.digest, counted=receipt.counted)
         if isinstance(header, ShareHeader) and self._shares is not None:
             self._shares.add_key(client, header.share)
         return receipt

@@ -1,11 +1,11 @@
 """Reception of updates: they are checked, and handed to the engine."""
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 
+from offbeat_core.digests import named_digest, new_digest
 from offbeat_core.files import sync_file, sync_folder
 from offbeat_core.local_plan import normaliser
 
@@ -85,7 +85,7 @@ class UpdateReceiver:
             if request.is_small:
                 # So that the connection can stay open.
                 await self._uploads.read(request.client, header.bytes, request.pieces)
-            receipt = await self._engine.repeated_receipt(request.client, request.visit, header.sha256)
+            receipt = await self._engine.repeated_receipt(request.client, request.visit, header.digest)
             return UploadAnswer(receipt, is_new=False)
         self._check_size(request, assignment.plan)
         try:
@@ -101,7 +101,7 @@ class UpdateReceiver:
                     header.bytes,
                     request.pieces,
                     self._entries_finder(header, assignment.plan),
-                    hashlib.sha256,
+                    new_digest(header.digest_kind),
                 )
                 if isinstance(body, int):
                     return body
@@ -161,17 +161,20 @@ class UpdateReceiver:
     async def _receive_small(self, request: UploadRequest, plan: LocalPlan) -> UploadAnswer:
         body = await self._uploads.read(request.client, request.header.bytes, request.pieces)
         self._engine.log_writer.check()
-        digest = hashlib.sha256(body).hexdigest()
+        digest = new_digest(request.header.digest_kind)(body).hexdigest()
         _check_digest(digest, request.header)
         is_masked = isinstance(request.header, ShareHeader)
-        update = BufferedUpdate(body, self._engine.models.length, plan.compression, digest, is_masked)
+        length, digest = self._engine.models.length, request.header.digest
+        update = BufferedUpdate(body, length, plan.compression, digest, is_masked)
         return await self._hand_in(request, update, self._check_body(request.header, plan, update))
 
     async def _receive_large(self, request: UploadRequest, plan: LocalPlan, body: CompleteBody) -> UploadAnswer:
         try:
             _check_digest(body.digest, request.header)
             length, is_masked = self._engine.models.length, isinstance(request.header, ShareHeader)
-            update = StoredUpdate(body.path, request.header.bytes, length, plan.compression, body.digest, is_masked)
+            update = StoredUpdate(
+                body.path, request.header.bytes, length, plan.compression, request.header.digest, is_masked
+            )
             norm = await asyncio.to_thread(self._check_and_sync, request.header, plan, update, body.norm)
             if self._engine.shared is not None:
                 await self._engine.shared.upload(body.path, f"updates/{body.path.name}")
@@ -227,6 +230,6 @@ class UpdateReceiver:
         return UploadAnswer(receipt, assignment)
 
 
-def _check_digest(sha256: str, header: Header) -> None:
-    if sha256 != header.sha256:
-        raise Refusal("wrong-digest", "the body has another SHA-256 than was announced: upload it again from the start")
+def _check_digest(digits: str, header: Header) -> None:
+    if named_digest(header.digest_kind, digits) != header.digest:
+        raise Refusal("wrong-digest", "the body has another digest than was announced: upload it again from the start")

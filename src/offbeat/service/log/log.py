@@ -38,7 +38,7 @@ class Row:
     owner: str
     name: str
     arguments: str = "{}"  # JSON
-    digest: str | None = None  # SHA-256 of the update, also of one that does not count
+    digest: str | None = None  # of the update, also of one that does not count
     blob: str | None = None  # the name of the blob that holds a large update
     entry: str | None = None  # of the audit log, JSON
     head: str | None = None  # SHA-256 of the audit log up to that entry

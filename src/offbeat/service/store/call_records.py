@@ -1,12 +1,12 @@
 """Conversion between the coordinator's calls and the log's rows."""
 
 import base64
-import hashlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
+from offbeat_core.digests import digest_of_file, kind_of, named_digest, new_digest
 from offbeat_core.errors import OffbeatError
 from torch import Tensor
 
@@ -113,16 +113,16 @@ def _stored(
 ) -> StoredUpdate | BufferedUpdate:
     digest = row.digest or ""
     if row.body is not None:
-        _check_digest(hashlib.sha256(row.body).hexdigest(), row, "the log")
+        kind = kind_of(digest)
+        _check_digest(named_digest(kind, new_digest(kind)(row.body).hexdigest()), row, "the log")
         return BufferedUpdate(bytearray(row.body), length, compression, digest, is_masked)
     if row.blob is None:
         raise OffbeatError(
             f"the log no longer holds the update of row {row.number}: start this server again, or restore a backup"
         )
     path, found, size = folder.fetch(row.blob, digest), "", 0
-    with suppress(FileNotFoundError), path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-        size = file.tell()
+    with suppress(FileNotFoundError):
+        found, size = digest_of_file(path, kind_of(digest)), path.stat().st_size
     _check_digest(found, row, str(path))
     return StoredUpdate(path, size, length, compression, digest, is_masked)
 

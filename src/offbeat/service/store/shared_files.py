@@ -12,10 +12,18 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+from offbeat_core.digests import digest_of_file, kind_of
 from offbeat_core.errors import OffbeatError
 from offbeat_core.files import sha256 as digest_of
 
-from offbeat.service.blobs.blobs import BlobExistsError, Blobs, BlobsUnavailableError, BrokenBlobError, NoSuchBlobError
+from offbeat.service.blobs.blobs import (
+    BlobExistsError,
+    Blobs,
+    BlobsUnavailableError,
+    BrokenBlobError,
+    NoSuchBlobError,
+    fetch_checked,
+)
 from offbeat.service.log.log import Change
 from offbeat.service.store.disk import UnreachableError
 
@@ -55,7 +63,7 @@ class SharedFiles:
             copy.unlink(missing_ok=True)
         self.blobs.forget(self._name(name))
 
-    def download(self, name: str, sha256: str, path: Path) -> None:
+    def download(self, name: str, digest: str, path: Path) -> None:
         """Get a file, in a thread, unless it is there.
 
         One that a loss of power has torn is replaced.
@@ -63,11 +71,11 @@ class SharedFiles:
         Raises:
             OffbeatError: It was deleted, since a later checkpoint covers it, or is broken.
         """
-        if path.exists() and digest_of(path) == sha256:
+        if path.exists() and digest_of_file(path, kind_of(digest)) == digest:
             return
         copy = self._folder / "partial" / f".copy-{token_hex(8)}"
         with _errors(self.blobs):
-            _link(self.blobs.fetch(self._name(name), sha256), copy)
+            _link(fetch_checked(self.blobs, self._name(name), digest), copy)
         copy.replace(path)
         self.blobs.forget(self._name(name))
 

@@ -12,7 +12,7 @@ from offbeat_core.files import write_durably
 from pydantic import ValidationError
 
 from offbeat.checkpoint_values import read_values
-from offbeat.service.blobs.blobs import Blobs, BlobsUnavailableError, BrokenBlobError, NoSuchBlobError
+from offbeat.service.blobs.blobs import Blobs, BlobsUnavailableError, BrokenBlobError, NoSuchBlobError, fetch_checked
 from offbeat.service.blobs.open_blobs import open_blobs
 from offbeat.service.log.log import LogUnavailableError, Row
 from offbeat.service.log.open_log import open_log
@@ -40,9 +40,9 @@ class SharedStore:
         row = self.log.newest_now(CHECKPOINT)
         return None if row is None else row.values
 
-    def file(self, name: str, sha256: str | None = None) -> Path:
+    def file(self, name: str, digest: str) -> Path:
         """Return a local copy of a file; ``NoSuchBlobError`` if it was deleted."""
-        return self.blobs.fetch(f"{self.log.run}/{name}", sha256)
+        return fetch_checked(self.blobs, f"{self.log.run}/{name}", digest)
 
     def forget(self, name: str) -> None:
         """Delete the local copy of a file."""

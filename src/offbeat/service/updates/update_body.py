@@ -70,7 +70,7 @@ class StoredUpdate:
     size: int  # bytes of the body
     length: int  # the required d
     plan_compression: Compression | None
-    digest: str  # SHA-256 of the body, in hexadecimal
+    digest: str  # of the body; see offbeat_core.digests
     is_masked: bool = False
 
     def read(self, start: int, size: int) -> bytearray:

@@ -5,10 +5,11 @@ import json
 from typing import Annotated, Any
 
 import torch
+from offbeat_core.digests import DigestKind, has_blake3, named_digest
 from offbeat_core.local_plan import LocalPlan, normaliser
 from offbeat_core.number_checks import LARGEST_COUNT
 from offbeat_private.masks.envelope import RECORD_BYTES
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
 from offbeat.algorithms.components.client_update import Report
 from offbeat.service.refusal import Refusal
@@ -54,6 +55,7 @@ def _record(text: Any) -> Any:
 
 
 _Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="64 hexadecimal digits in lower case")]
+_Digits = Annotated[_Sha256 | None, Field(description="64 hexadecimal digits in lower case")]
 
 
 class _Header(BaseModel):
@@ -61,12 +63,13 @@ class _Header(BaseModel):
 
     version: _Number
     bytes: Annotated[int, Field(ge=1, le=_LARGEST_NUMBER, description="a whole number of at least 1")]
-    sha256: _Sha256
 
 
 class UpdateHeader(_Header):
     """The content of an ``Offbeat-Update`` header; see ``docs/protocol.md``."""
 
+    sha256: _Digits = None
+    blake3: _Digits = None
     model_sha256: _Sha256
     examples: Annotated[int, Field(ge=1, le=LARGEST_COUNT, description=f"a whole number in 1 … {LARGEST_COUNT}")]
     steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT, description=f"a whole number in 0 … {LARGEST_COUNT}")]
@@ -80,6 +83,24 @@ class UpdateHeader(_Header):
         Annotated[float, Field(ge=-_LARGEST_FLOAT, le=_LARGEST_FLOAT)] | None,
         Field(description="a number that is finite in 32 bits, null, or left out"),
     ] = None
+
+    @model_validator(mode="after")
+    def _check_digest(self) -> "UpdateHeader":
+        if (self.sha256 is None) == (self.blake3 is None):
+            raise ValueError("one of sha256 and blake3 must be given")
+        if self.blake3 is not None and not has_blake3():
+            raise ValueError("this server knows no BLAKE3: send sha256")
+        return self
+
+    @property
+    def digest_kind(self) -> DigestKind:
+        """The name of the digest of the body."""
+        return "sha256" if self.blake3 is None else "blake3"
+
+    @property
+    def digest(self) -> str:
+        """The digest of the body; see ``offbeat_core.digests``."""
+        return named_digest(self.digest_kind, self.blake3 or self.sha256 or "")
 
     def report(self, *, needs_loss: bool) -> Report:
         """Return the report for the algorithm; with the loss only if it is needed."""
@@ -95,6 +116,7 @@ class ShareHeader(_Header):
     Nothing else is reported: it would be believed, and tell of the client's data.
     """
 
+    sha256: _Sha256
     since: Annotated[_Number | None, Field(description="a whole number of at least 0, null, or left out")] = None
     salt: _Sha256
     share: Annotated[
@@ -103,6 +125,16 @@ class ShareHeader(_Header):
         PlainSerializer(lambda record: base64.b64encode(record).decode(), return_type=str, when_used="json"),
         Field(min_length=RECORD_BYTES, max_length=RECORD_BYTES, description=f"{RECORD_BYTES} bytes in base64"),
     ]
+
+    @property
+    def digest_kind(self) -> DigestKind:
+        """The name of the digest, of which the share's commitment is made."""
+        return "sha256"
+
+    @property
+    def digest(self) -> str:
+        """The digest of the body."""
+        return self.sha256
 
 
 Header = UpdateHeader | ShareHeader
@@ -133,7 +165,10 @@ def parse_header(text: str | None) -> Header:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        key = str(error.errors(include_input=False)[0]["loc"][0])
+        first = error.errors(include_input=False)[0]
+        if not first["loc"]:
+            raise _malformed(f"is wrong: {first['msg'].removeprefix('Value error, ')}") from None
+        key = str(first["loc"][0])
         raise _malformed(f"is wrong: {key} must be {fields[key].description}") from None
 
 

@@ -23,7 +23,7 @@ _MAX_CLIENTS = 100
 
 
 class Digests:
-    """The SHA-256 of each client's last upload, and of its last counted one.
+    """The digest of each client's last upload, and of its last counted one.
 
     ``entries`` are clients, visits and digests as the method returned them: a client's last counted upload first.
     """

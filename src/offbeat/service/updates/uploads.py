@@ -30,7 +30,7 @@ class CompleteBody(NamedTuple):
     """A large body of which all bytes have arrived, not on disk yet."""
 
     path: Path
-    digest: str
+    digest: str  # hexadecimal
     norm: float | None  # of its vector; NaN if it is not finite, None if it was not made
 
 
