@@ -84,6 +84,8 @@ class Client:
         """Do the work of a visit, or a part of it; return the next one, if it comes with the receipt."""
         if self._happens(0.3):
             await self._download(visit)
+        if self._happens(0.3):
+            await self._renew(visit)
         await self._pause(0.15)
         match self._random.choices(("upload", "forget", "give up"), (10, 1, 1))[0]:
             case "forget":

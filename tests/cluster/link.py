@@ -25,8 +25,8 @@ class Faults:
     """The rates at which requests fail, and how long they take."""
 
     not_sent: float = 0.003
-    broken: float = 0.003
-    lost_answer: float = 0.003
+    broken: float = 0.006
+    lost_answer: float = 0.006
     mean_seconds: float = 0.004
     slow: float = 0.01  # how many take a hundred times as long
 

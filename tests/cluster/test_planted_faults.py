@@ -83,19 +83,6 @@ def take_an_unknown_outcome_for_a_success(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Term, "append", guess)
 
 
-def append_again_without_a_look(patch: pytest.MonkeyPatch) -> None:
-    """After an unknown outcome the rows get new numbers."""
-    append = Term.append
-
-    async def again(self: Term, rows: Sequence[Row]) -> None:
-        before = self.number
-        self.number = await self.log.last_epoch() and max(self.number, rows[0].number - 1)
-        await append(self, rows)
-        assert self.number >= before
-
-    patch.setattr(Term, "append", again)
-
-
 def take_over_without_the_last_row(patch: pytest.MonkeyPatch) -> None:
     follow = Term.follow
 
@@ -119,24 +106,24 @@ def begin_no_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Term, "lead", begin)
 
 
-FAULTS = [
-    acknowledge_before_the_commit,
-    append_without_a_fence,
-    write_the_blob_after_the_row,
-    deny_without_a_look_at_the_log,
-    deny_over_http_at_once,
-    go_on_after_a_failed_append,
-    take_an_unknown_outcome_for_a_success,
-    take_over_without_the_last_row,
-    begin_no_epoch,
-]
+FAULTS: dict[Plant, str | None] = {  # each with the trouble that shows it most
+    acknowledge_before_the_commit: "kill",
+    append_without_a_fence: "stop",
+    write_the_blob_after_the_row: None,
+    deny_without_a_look_at_the_log: "stop",
+    deny_over_http_at_once: "stop",
+    go_on_after_a_failed_append: "stop",
+    take_an_unknown_outcome_for_a_success: "kill",
+    take_over_without_the_last_row: "kill",
+    begin_no_epoch: "stop",
+}
 
 
 @pytest.mark.parametrize("plant", FAULTS)
 def test_a_planted_fault_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     for seed in range(_MOST_SEEDS):
-        if broken := play(seed).promises.broken:
+        if broken := play(seed, FAULTS[plant]).promises.broken:
             print(f"seed {seed}:", *broken, sep="\n  ")
             return
     pytest.fail(f"no schedule of the first {_MOST_SEEDS} finds it")

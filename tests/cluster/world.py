@@ -32,25 +32,25 @@ _HEALED_SECONDS = 10.0  # after which a healed cluster has to answer everybody
 
 
 class World:
-    """One schedule.
+    """One schedule; see ``play``.
 
     Attributes:
         broken: The promises that were not kept.
         lines: What has happened, in order, if it is traced.
     """
 
-    def __init__(self, seed: int, folder: Path, *, is_traced: bool = False) -> None:
+    def __init__(self, seed: int, folder: Path, trouble: str | None = None, *, is_traced: bool = False) -> None:
         self.random = random = Random(seed)
         self.lines: list[str] = []
         self.faults = Faults()
-        self.lease_seconds = 2.0
+        self.lease_seconds = random.choice((2.0, 8.0))
         self.stop_versions = random.choice((5, 10**6, 10**6, 10**6))
         self.checkpoint_seconds = random.choice((0.5, 1.5))
         self.is_large = random.random() < 0.4
         self.enrolment_tokens: list[str] = []
         self.revoked: set[int] = set()
         self._is_traced = is_traced
-        self._is_healed = False
+        self._trouble_name = trouble
         self.promises = Promises(self)
         self.log = SharedLog(random.randbytes(8).hex(), self.promises.appended)
         self.blobs = SharedBlobs()
@@ -117,15 +117,18 @@ class World:
         random = self.random
         await asyncio.sleep(0.5 + random.random())
         causes: list[Callable[[ServerProcess], Any]] = [
-            self._kill, self._kill, self._stop, self._stop, self._cut_log, self._cut_log, self._cut_blobs,
-            self._isolate, self._end,
+            self._kill, self._stop, self._cut_log, self._cut_blobs, self._isolate, self._end,
         ]  # fmt: skip
+        # Each schedule has its own mixture, so that some have much of one trouble, and none of another.
+        weights = [random.choice((0, 1, 5)) + 0.01 for _ in causes]
+        if self._trouble_name is not None:
+            weights = [cause.__name__ == f"_{self._trouble_name}" for cause in causes]
         while True:
             if processes := self.processes():
                 # Mostly who leads.
                 leading = [process for process in processes if process.app is not None]
                 process = random.choice(leading if leading and random.random() < 0.8 else processes)
-                random.choice(causes)(process)
+                random.choices(causes, weights)[0](process)
             if random.random() < 0.15:
                 self.loop.create_task(self._revoke())
             await asyncio.sleep(random.expovariate(1.0))
@@ -140,7 +143,7 @@ class World:
     def _stop(self, process: ServerProcess) -> None:
         self.trace(process.name, "stopped")
         process.stop()
-        self.loop.later(self.random.choice((0.3, 2.0, 4.0)) * self.random.random(), self._go_on, process)
+        self.loop.later(self.random.choice((0.3, 5.0, 5.0)) * self.random.random(), self._go_on, process)
 
     def _go_on(self, process: ServerProcess) -> None:
         if process.is_stopped:
@@ -193,7 +196,6 @@ class World:
 
     def _heal(self) -> None:
         self.trace("world", "healed")
-        self._is_healed = True
         for process in self.processes():
             self._mend(process)
             self._go_on(process)
@@ -234,8 +236,12 @@ class _Events(logging.Handler):
         self._world.trace(name, record.getMessage(), **getattr(record, "fields", {}))
 
 
-def play(seed: int, *, is_traced: bool = False) -> World:
-    """Play the schedule of a seed; return the world at its end."""
+def play(seed: int, trouble: str | None = None, *, is_traced: bool = False) -> World:
+    """Play the schedule of a seed; return the world at its end.
+
+    ``trouble`` is the only one that befalls servers: ``kill``, ``stop``, ``cut_log``, ``cut_blobs``, ``isolate`` or
+    ``end``; None for a mixture.
+    """
     log = logging.getLogger("offbeat.service")
     was_collecting = gc.isenabled()
     gc.disable()  # so that it does not end what only killed processes refer to
@@ -245,7 +251,7 @@ def play(seed: int, *, is_traced: bool = False) -> World:
         stack.enter_context(simulated_parts())
         secret = Random(seed)
         stack.enter_context(patch.object(secrets, "token_bytes", lambda size=32: secret.randbytes(size)))
-        world = World(seed, folder, is_traced=is_traced)
+        world = World(seed, folder, trouble, is_traced=is_traced)
         if world.is_large:
             stack.enter_context(patch.object(update_receiver, "SMALL", 0))
         level, handlers, propagates = log.level, log.handlers, log.propagate
