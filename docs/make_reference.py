@@ -27,7 +27,7 @@ from offbeat.config.algorithm_table import (
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.local_section import COMPRESSION_FACTORIES, LR_DECAY_FACTORIES
 from offbeat.config.server_file import ServiceSection
-from offbeat.service.server_settings import StoreSettings
+from offbeat.service.store_settings import StoreSettings
 
 PAGE = Path(__file__).with_name("reference.md")
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 import sqlalchemy as sa
 
-from offbeat.service.server_settings import StoreSettings
+from offbeat.service.store_settings import StoreSettings
 
 _FOLDERS = [*map(str, Path("/usr/lib/postgresql").glob("*/bin")), *os.environ.get("PATH", "").split(os.pathsep)]
 

@@ -24,12 +24,13 @@ from offbeat.service.engine.replay import Replay
 from offbeat.service.engine.standby import Silence
 from offbeat.service.http.confirmed_denials import ConfirmedDenials
 from offbeat.service.http.http_app import error_answer, refusal_answer
-from offbeat.service.log import log_writer
+from offbeat.service.log import log_writer, show_life
 from offbeat.service.server import serving
 from offbeat.service.server.serving import Listening, serve
-from offbeat.service.server_settings import ServerSettings, ServiceSettings, StoreSettings
+from offbeat.service.server_settings import ServerSettings, ServiceSettings
 from offbeat.service.store import store
 from offbeat.service.store.client_tally import ClientTally
+from offbeat.service.store_settings import StoreSettings
 from tests.cluster.link import Link
 from tests.cluster.shared_blobs import BlobsConnection
 from tests.cluster.shared_log import LogConnection
@@ -244,7 +245,7 @@ def simulated_parts() -> Generator[None]:
             (server_checkpoint, "_LOG_BYTES", 0),  # of a reserve that no disk here needs
             # Shorter waits than in reality, in much the same proportion, so that a schedule has fewer events.
             (standby, "_SILENT_SECONDS", 1.0),
-            (standby, "_BEAT_SECONDS", 0.3),
+            (show_life, "_BEAT_SECONDS", 0.3),
             (standby, "_LOOK_SECONDS", 0.3),
             (server_checkpoint, "_STANDBY_SECONDS", 3.0),
             (log_writer, "_RETRY_SECONDS", 0.4),

@@ -63,6 +63,7 @@ class LogConnection:
 
     def __init__(self, log: SharedLog, link: Link, writer: str) -> None:
         self.run = log.run
+        self.place: dict[str, Any] | None = None
         self._log = log
         self._link = link
         self._writer = writer

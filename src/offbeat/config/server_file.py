@@ -28,7 +28,8 @@ from offbeat.config.privacy_section import PrivacySection
 from offbeat.config.set_option import read_changed
 from offbeat.config.user_paths import UserPath
 from offbeat.early_stop import EarlyStop
-from offbeat.service.server_settings import FIXED, ServerSettings, ServiceSettings, StoreSettings
+from offbeat.service.server_settings import FIXED, ServerSettings, ServiceSettings
+from offbeat.service.store_settings import StoreSettings
 from offbeat.training.objectives import METRICS
 from offbeat.training.trainer_names import TRAINING_LOSS
 

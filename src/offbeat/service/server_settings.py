@@ -10,11 +10,12 @@ from typing import Annotated, Any
 from offbeat_core.digests import DigestKind, has_blake3
 from offbeat_core.serving.certificates import Certificates
 from offbeat_core.tables.section import Count, Positive, Section
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from offbeat.early_stop import EarlyStop
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluationSettings
 from offbeat.service.engine.privacy_status import PrivacySettings
+from offbeat.service.store_settings import StoreSettings
 
 _WAIT_SECONDS = 600.0  # for clients that evaluate, without leases
 
@@ -64,24 +65,6 @@ class ServiceSettings(Section):
     def fixed(cls) -> set[str]:
         """Return the keys that must have the same value whenever the server starts."""
         return {name for name, key in cls.model_fields.items() if FIXED in key.metadata}
-
-
-class StoreSettings(Section):
-    """The keys of ``[store]``."""
-
-    log: str
-    """The log's database, `postgresql://USER@HOST/DATABASE`; its password comes from PGPASSWORD or a password file."""
-    blobs: str
-    """Where large updates and checkpoints lie: `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, or
-    `file:///FOLDER` for a folder that all servers share. Credentials come from the environment."""
-
-    @model_validator(mode="after")
-    def _check_log(self) -> "StoreSettings":
-        if not self.log.startswith("postgresql://"):
-            raise ValueError("log must begin with postgresql://; leave [store] out for a log in service.folder")
-        if ":" in self.log.removeprefix("postgresql://").rpartition("@")[0]:
-            raise ValueError("log must not hold a password: put it into PGPASSWORD, or a file that PGPASSFILE names")
-        return self
 
 
 @dataclass(frozen=True, kw_only=True)

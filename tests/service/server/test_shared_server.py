@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from offbeat.service.server_settings import StoreSettings
-from offbeat.service.store.shared_store import note_shared_store, opened_shared
+from offbeat.service.store.shared_store import opened_shared
+from offbeat.service.store_settings import StoreSettings, note_shared_store
 from tests.object_store import object_store as object_store
 from tests.postgres import postgres as postgres
 from tests.postgres import store as store
@@ -62,7 +62,9 @@ def test_the_status_names_the_leader_and_measures_the_store(
     assert error.endswith(" does not hold a run: start a server with this store.log\n")
     with running(tmp_path / "one", store=store) as server, opened_shared(store) as other:
         peer = server.enrol(name="ward 3")
-        peer.send(peer.check_in(), torch.ones(LENGTH))
+        visit = peer.check_in()
+        assert visit is not None
+        peer.send(visit, torch.ones(LENGTH))
         last = server.service.engine.log_writer.number
         asyncio.run(other.log.stand_by(last - 2, 1, "two"))
         code, out, _ = offbeat("server", "status", str(file))

@@ -13,11 +13,11 @@ from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.weights import constant
 from offbeat.service.engine import server_checkpoint, update_receiver
 from offbeat.service.log.open_log import open_log, sqlite_url
-from offbeat.service.server_settings import StoreSettings
 from offbeat.service.store.shared_backup import back_up_shared
+from offbeat.service.store_settings import StoreSettings
 from tests.postgres import postgres as postgres
 from tests.postgres import store as store
-from tests.service.conftest import LENGTH, running
+from tests.service.conftest import LENGTH, Peer, running
 
 ONES = torch.ones(LENGTH)
 
@@ -37,7 +37,7 @@ def test_a_server_alone_continues_from_a_copy_made_while_checkpoints_delete(
         peers = [server.enrol() for _ in range(5)]
         stop = threading.Event()
 
-        def work(peer):
+        def work(peer: Peer) -> None:
             while not stop.is_set():
                 if (visit := peer.check_in(0.1)) is not None:
                     peer.send(visit, ONES)
@@ -52,7 +52,8 @@ def test_a_server_alone_continues_from_a_copy_made_while_checkpoints_delete(
         stop.set()
         for thread in threads:
             thread.join()
-        rows = server.service.engine.log_writer._term.log.read_now(sa.true())
+        with closing(open_log(store.log)) as log:
+            rows = log.read_now(sa.true())
     for copy, before, last in copies:
         with closing(open_log(sqlite_url(copy / "offbeat.sqlite"))) as log:
             strip = lambda row: (row.number, row.epoch, row.owner, row.name, row.arguments, row.entry)  # noqa: E731

@@ -48,7 +48,7 @@ def status(server: ServerPlace) -> int:
         click.echo(line)
     for line in [] if privacy is None else _privacy_lines(privacy):
         click.echo(line)
-    return _STOPPED if now.get("server") == "stopped" else 0
+    return _STOPPED if "server" in now else 0
 
 
 def _client_evaluation_lines(summary: dict[str, Any]) -> Iterator[str]:
@@ -158,6 +158,60 @@ def backup(server: ServerPlace, target: Path) -> None:
     folder, store = server
     last = back_up(folder, target) if store is None else back_up_shared(folder, store, target)
     click.echo(f"{target}: up to row {last} of the log")
+
+
+@server.command(
+    epilog="\b\nExamples:\n"
+    "  offbeat server move runs/service --log postgresql://offbeat@db/offbeat --blobs s3://bucket/prefix\n"
+    "  offbeat server move server.toml --folder runs/back"
+)
+@SERVER
+@click.option("--log", metavar="URL", help="The new store.log; with --blobs.")
+@click.option("--blobs", metavar="URL", help="The new store.blobs; with --log.")
+@click.option("--folder", "target", metavar="TARGET", type=PATH, help="A new folder, for a server alone.")
+def move(server: ServerPlace, log: str | None, blobs: str | None, target: Path | None) -> None:
+    """Move a stopped server's run to a shared store, or back to a folder.
+
+    All rows of the log and all files are copied; then no server starts at the old place. Repeat a move that was
+    interrupted.
+    """
+    from offbeat_core.errors import OffbeatError
+    from offbeat_core.tables.validation_errors import error_prefix
+
+    from offbeat.service.server import move
+    from offbeat.service.store_settings import StoreSettings
+
+    folder, store = server
+    if store is None and log and blobs and not target:
+        with error_prefix("store"):
+            settings = StoreSettings(log=log, blobs=blobs)
+        last = move.move_to_store(folder, settings)
+        click.echo(f"Moved up to row {last} of the log. Write into the server's file:")
+        click.echo(f'[store]\nlog = "{log}"\nblobs = "{blobs}"')
+    elif store is not None and target and not log and not blobs:
+        last = move.move_to_folder(folder, store, target)
+        click.echo(f"Moved up to row {last} of the log. In the server's file, set service.folder to {target}, and")
+        click.echo("remove [store]")
+    elif store is None:
+        raise OffbeatError(f"the run of {folder} is in its folder: give --log and --blobs, where it is to move")
+    else:
+        raise OffbeatError(f"the run of {folder} is in {store.log}: give --folder, where it is to move")
+
+
+@server.command(epilog="\b\nExample:\n  offbeat server accept server.toml")
+@SERVER
+def accept(server: ServerPlace) -> None:
+    """Let the run go on in a database that was restored or has failed over.
+
+    Acknowledged updates may be missing there, unless the replica was synchronous. Private runs are refused.
+    """
+    from offbeat_core.errors import OffbeatError
+
+    from offbeat.service.server.accept import accept
+
+    if server.store is None:
+        raise OffbeatError(f"the run of {server.folder} is in its folder, where nothing is to be accepted")
+    click.echo(f"Accepted after row {accept(server.store)} of the log; start the servers")
 
 
 @server.group()

@@ -8,7 +8,7 @@ import click
 from offbeat.cli.options import PATH
 
 if TYPE_CHECKING:
-    from offbeat.service.server_settings import StoreSettings
+    from offbeat.service.store_settings import StoreSettings
 
 
 class ServerPlace(NamedTuple):
@@ -19,7 +19,7 @@ class ServerPlace(NamedTuple):
 
 
 def _place(_: click.Context, __: click.Parameter, path: Path) -> ServerPlace:
-    from offbeat.service.store.shared_store import noted_shared_store
+    from offbeat.service.store_settings import noted_shared_store
 
     if not path.is_file():
         return ServerPlace(path, noted_shared_store(path))

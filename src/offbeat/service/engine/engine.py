@@ -191,7 +191,8 @@ class Engine:
         """Return the receipt of a closed visit, for a repeated upload."""
         async with self.lock:
             receipt = self._intake.outcome(client, visit, digest)
-            assert receipt is not None
+            if receipt is None:  # it was opened while the body came, as on a server that is being replaced
+                raise Refusal("busy", f"visit {visit} has just begun: try again", {"Retry-After": "1"})
         await self.log_writer.wait_until_durable()
         return receipt
 

@@ -10,12 +10,13 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.serving.console_log import event
 
 from offbeat.service.engine.replay import Replay
-from offbeat.service.log.log import LogUnavailableError, ReplacedError, UnknownOutcomeError
+from offbeat.service.log.log import LogUnavailableError, UnknownOutcomeError
+from offbeat.service.log.place import OWNER as PLACE
+from offbeat.service.log.place import check_place
 from offbeat.service.log.signs_of_life import Leader
 from offbeat.service.log.sql_log import SqlLog
 from offbeat.service.log.term import Term
 
-_BEAT_SECONDS = 0.5  # between two signs of a leader's life
 _LOOK_SECONDS = 0.2  # between two looks at the log
 _STANDBY_BEAT_SECONDS = 1.0  # between two signs of a standby's life
 _SILENT_SECONDS = 2.5  # after which a standby tries to lead
@@ -36,7 +37,7 @@ async def take_lead(log: SqlLog, term: Term, replay: Replay) -> None:
             async for row in term.follow():
                 replay.apply(row)
             leader = await log.leader()
-            if silence.is_long(term.number, leader) and await term.lead():
+            if silence.is_long(term.number, leader) and await _lead(log, term):
                 event("leads", logging.WARNING, epoch=term.epoch)
                 return
             if not stands_by:
@@ -70,29 +71,19 @@ class Silence:
         return self._clock() - self._since >= _SILENT_SECONDS
 
 
-async def show_life(log: SqlLog, epoch: int) -> None:
-    """Show that this server leads; ends only when another one does.
-
-    Raises:
-        OffbeatError: Another server leads.
-    """
-    while True:
-        try:
-            await log.beat(epoch, socket.gethostname())
-        except LogUnavailableError as error:
-            event("log_unavailable", logging.WARNING, problem=str(error))
-        except ReplacedError as error:
-            raise OffbeatError(f"another server leads now, so this one ends: {error}") from None
-        await asyncio.sleep(_BEAT_SECONDS)
+async def _lead(log: SqlLog, term: Term) -> bool:
+    """Try to lead a log that has not left, and lies where it was."""
+    check_place(log.newest_now(PLACE), log.place)
+    return await term.lead()
 
 
-async def lead_at_once(term: Term, replay: Replay) -> None:
+async def lead_at_once(log: SqlLog, term: Term, replay: Replay) -> None:
     """Follow a log that nobody else can have to its end, and lead from there."""
     try:
         while True:
             async for row in term.follow():
                 replay.apply(row)
-            if await term.lead():
+            if await _lead(log, term):
                 return
     except (LogUnavailableError, UnknownOutcomeError) as error:
         raise OffbeatError(f"the log cannot be used: {error}") from error

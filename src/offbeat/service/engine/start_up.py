@@ -3,6 +3,7 @@
 import asyncio
 import json
 import secrets
+import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -15,9 +16,12 @@ from offbeat.service.engine.evaluation_queue import delete_links
 from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.engine.replay import Replay
 from offbeat.service.engine.server_checkpoint import CheckpointWriter
-from offbeat.service.engine.standby import lead_at_once, show_life, take_lead
-from offbeat.service.log.log import RUN, Change
+from offbeat.service.engine.standby import lead_at_once, take_lead
+from offbeat.service.log.log import RUN, Change, Row
 from offbeat.service.log.log_writer import LogWriter
+from offbeat.service.log.place import OWNER as PLACE
+from offbeat.service.log.place import check_place, found, is_elsewhere
+from offbeat.service.log.show_life import show_life
 from offbeat.service.log.sql_log import SqlLog
 from offbeat.service.log.tables import is_rare, log
 from offbeat.service.log.term import Term
@@ -29,12 +33,24 @@ from offbeat.service.store.store import Store
 from offbeat.service.updates.uploads import clean_up
 
 
-def _begin_life(log: SqlLog, epoch: int, failed: Callable[[BaseException], None]) -> asyncio.Task[None]:
+def _begin_life(log: SqlLog, log_writer: LogWriter, failed: Callable[[BaseException], None]) -> asyncio.Task[None]:
+    places = [log.newest_now(PLACE)]
+
+    def note_place() -> None:
+        here = log.place
+        if here is None or (places[-1] is not None and not is_elsewhere(places[-1], here)):
+            return
+        # The append shows that the last row is there: after a failover, too, nothing acknowledged is missing.
+        change = found(here)
+        log_writer.enter(change)
+        places.append(Row(log_writer.number, log_writer.epoch, *change[:2], json.dumps(change.arguments)))
+
     def ended(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             failed(error)
 
-    life = asyncio.create_task(show_life(log, epoch))
+    note_place()
+    life = asyncio.create_task(show_life(log, log_writer.epoch, socket.gethostname(), note_place))
     life.add_done_callback(ended)
     return life
 
@@ -55,6 +71,7 @@ async def open_engine(
         OffbeatError: The store is broken.
     """
     config = json.loads(json.dumps(settings.config))  # as the log has it
+    check_place(store.log.newest_now(PLACE), store.log.place)
     check_config(store.folder, _run_state(store), config)
     delete_links(store.folder)
     replay = Replay(store, coordinator, layout)
@@ -62,7 +79,7 @@ async def open_engine(
     if store.shared is not None:
         await take_lead(store.log, term, replay)
     else:
-        await lead_at_once(term, replay)
+        await lead_at_once(store.log, term, replay)
     coordinator.forget_presence()
     models, state = replay.models, replay.state
     run = LiveRun(
@@ -78,11 +95,11 @@ async def open_engine(
     shares = None if terms is None else MaskedShares(terms, coordinator, models, replay.history.keys)
     async with AsyncExitStack() as unless_started:
         life = None
-        if store.shared is not None:
-            life = _begin_life(store.log, term.epoch, failed)
-            unless_started.callback(life.cancel)
         log_writer = LogWriter(term, store.disk, failed)
         unless_started.push_async_callback(log_writer.close)
+        if store.shared is not None:
+            life = _begin_life(store.log, log_writer, failed)
+            unless_started.callback(life.cancel)
         engine = Engine(run, log_writer, models, store.disk, replay.history, state, shares)
         unless_started.push_async_callback(engine.close)
         engine.calls.update_files = replay.files

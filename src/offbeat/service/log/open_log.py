@@ -95,8 +95,22 @@ def _postgres_engine(url: sa.URL) -> sa.Engine:
         pool_size=1,
         pool_pre_ping=False,
     )
-    event.listen(engine, "connect", lambda connection, _: _check_promises(connection, shown(url)))
+
+    def prepare(connection: Any, record: Any) -> None:
+        _check_promises(connection, shown(url))
+        record.info["place"] = _place(connection)
+
+    event.listen(engine, "connect", prepare)
     return engine
+
+
+def _place(connection: Any) -> dict[str, Any]:
+    """Return what differs in a restored copy, or after a replica has taken over."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT system_identifier::text, pg_walfile_name(pg_current_wal_lsn()) FROM pg_control_system()")
+        system, file = cursor.fetchone()
+    connection.rollback()
+    return {"system": system, "timeline": int(file[:8], 16)}
 
 
 def _check_promises(connection: Any, name: str) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from offbeat_core.errors import OffbeatError
@@ -39,6 +39,7 @@ class SqlLog:
 
     Attributes:
         run: That id.
+        place: The database that the last question was put to; None if it does not tell.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class SqlLog:
         self._thread = ThreadPoolExecutor(1, "log")
         self._server = secrets.token_hex(8)  # the key of this server's signs of life
         self._has_shown = False
+        self.place: dict[str, Any] | None = None
         self.run = enter(engine)
 
     async def append(self, rows: Sequence[Row], *, after: tuple[int, int]) -> None:
@@ -188,6 +190,7 @@ class SqlLog:
     def _show(self, sign: Sign) -> None:
         try:
             with self._engine.begin() as connection:
+                self.place = connection.info.get("place")
                 show(connection, self.run, self._server, sign)
                 self._has_shown = True
         except exc.DBAPIError as error:
@@ -198,6 +201,7 @@ class SqlLog:
         """Lend a connection to this thread; ``LogUnavailableError`` if it breaks."""
         try:
             with self._engine.connect() as connection:
+                self.place = connection.info.get("place")
                 yield connection
         except exc.DBAPIError as error:
             if isinstance(error.orig, sqlite3.Error) is not self._is_sqlite:

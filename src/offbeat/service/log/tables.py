@@ -2,6 +2,7 @@
 
 import secrets
 from contextlib import suppress
+from typing import Any
 
 import sqlalchemy as sa
 from offbeat_core.errors import OffbeatError
@@ -9,6 +10,8 @@ from sqlalchemy import exc
 
 from offbeat.service.log.log import COORDINATOR
 from offbeat.service.store.database import FORM, check_form
+
+_MOVING = 0  # in place of a form: the run is being moved here
 
 _metadata = sa.MetaData()
 
@@ -80,8 +83,8 @@ def prepare(engine: sa.Engine) -> str:
 
 def existing_run(engine: sa.Engine) -> str:
     """Return the id of the database's run; ``OffbeatError`` if it does not hold one."""
-    run = run_in(engine) if sa.inspect(engine).has_table("runs") else None
-    if run is None:
+    _check(engine)
+    if (run := run_in(engine)) is None:
         raise OffbeatError(f"{shown(engine.url)} does not hold a run: start a server with this store.log")
     return run
 
@@ -96,14 +99,41 @@ def given_run(engine: sa.Engine, run: str) -> str:
     return run
 
 
+def hidden_run(engine: sa.Engine, run: str) -> str:
+    """Make an empty log for a run that is moved to the database; return the run in it.
+
+    No server starts there before ``publish_run``. If another run, or this one, is published, nothing is changed.
+    """
+    _check(engine)
+    held = _held(engine)
+    if held is not None and held.form != _MOVING:
+        return held.run
+    make_tables(engine)
+    with engine.begin() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+        for table in (log, bodies):  # what an attempt that was killed has left
+            connection.execute(sa.delete(table).where(table.c.run.in_([run] if held is None else [run, held.run])))
+        connection.execute(sa.delete(runs))
+        connection.execute(sa.insert(runs).values(name="", run=run, form=_MOVING))
+    return run
+
+
+def publish_run(engine: sa.Engine) -> None:
+    """Let servers start with the run that was moved to the database."""
+    with engine.begin() as connection:
+        connection.execute(sa.update(runs).where(runs.c.form == _MOVING).values(form=FORM))
+
+
+def is_moving(engine: sa.Engine) -> bool:
+    """Return whether the database's run is not published."""
+    held = _held(engine)
+    return held is not None and held.form == _MOVING
+
+
 def make_tables(engine: sa.Engine) -> None:
     """Make the tables that are not there; ``OffbeatError`` if some have another form."""
-    tables = sa.inspect(engine)
-    has_log = tables.has_table("log")  # which another process may make at this moment, after the other table
-    if tables.has_table("runs"):
-        run_in(engine)
-    elif has_log:
-        check_form(shown(engine.url), 2)
+    _check(engine)
     for is_last in (False, False, True):
         try:
             _metadata.create_all(engine)
@@ -116,12 +146,34 @@ def make_tables(engine: sa.Engine) -> None:
 
 def run_in(engine: sa.Engine) -> str | None:
     """Return the id of the database's run, if it has one; refuse another form."""
-    with engine.begin() as connection:
-        found = connection.execute(sa.select(runs).where(runs.c.name == "")).one_or_none()
+    found = _held(engine)
     if found is None:
         return None
+    if found.form == _MOVING:
+        raise OffbeatError(
+            f"a run is being moved to {shown(engine.url)}: if that was interrupted, run the same "
+            "offbeat server move again"
+        )
     check_form(shown(engine.url), found.form)
     return found.run
+
+
+def _held(engine: sa.Engine) -> sa.Row[Any] | None:
+    if not sa.inspect(engine).has_table("runs"):
+        return None
+    with engine.begin() as connection:
+        return connection.execute(sa.select(runs).where(runs.c.name == "")).one_or_none()
+
+
+def _check(engine: sa.Engine) -> None:
+    """Raise ``OffbeatError`` if the database has tables of another form."""
+    tables = sa.inspect(engine)
+    has_log = tables.has_table("log")  # which another process may make at this moment, after the other table
+    held = _held(engine)
+    if held is not None and held.form != _MOVING:
+        check_form(shown(engine.url), held.form)
+    elif has_log and not tables.has_table("runs"):
+        check_form(shown(engine.url), 2)
 
 
 def enter_run(engine: sa.Engine, run: str) -> None:

@@ -15,11 +15,11 @@ from offbeat_core.http.service_errors import one_line
 from offbeat_core.http.tls import CLOCKS, is_outside_its_dates
 
 from offbeat.service.log.log import RUN
-from offbeat.service.server import shared_server, stopped_server
+from offbeat.service.server import stopped_server
 from offbeat.service.server.addresses import trust
-from offbeat.service.server_settings import StoreSettings
 from offbeat.service.store.database import RARE, numbers_of, opened
-from offbeat.service.store.shared_store import noted_shared_store, opened_shared
+from offbeat.service.store_settings import FILE as STORE
+from offbeat.service.store_settings import StoreSettings, noted_shared_store
 
 _OTHERS = "; if it stands by, run this on the machine that leads, which offbeat server status names"
 
@@ -54,6 +54,8 @@ def status(folder: Path, store: StoreSettings | None = None) -> dict[str, Any]:
         live = None
         with suppress(OffbeatError):  # then the log says it
             live = live_status(folder)
+        from offbeat.service.server import shared_server  # which takes a second longer to import
+
         return shared_server.status(store, live)
     try:
         return live_status(folder)
@@ -76,6 +78,8 @@ def clients(folder: Path, store: StoreSettings | None = None) -> Clients:
         return Clients(True, _listed(folder))
     except NotListeningError as error:
         if store is not None:
+            from offbeat.service.server import shared_server
+
             return Clients(shared_server.leader_name(store) is not None, shared_server.clients(store))
         stopped_server.check_stopped(folder, str(error))
         return Clients(False, stopped_server.clients(folder))
@@ -166,7 +170,7 @@ def _ask(folder: Path, method: str, path: str, body: dict[str, Any] | None = Non
         return answer.json() if answer.content else {}
     except httpx.ConnectError as error:
         remedy = CLOCKS if is_outside_its_dates(error) else "start it, or wait if it is starting"
-        remedy += _OTHERS if (folder / "store.json").exists() else ""
+        remedy += _OTHERS if (folder / STORE).exists() else ""
         raise NotListeningError(f"the server of {folder} does not answer at {url}: {remedy} ({error})") from None
     except (httpx.HTTPError, ValueError, LookupError) as error:
         raise OffbeatError(
@@ -177,7 +181,7 @@ def _ask(folder: Path, method: str, path: str, body: dict[str, Any] | None = Non
 
 def runs(folder: Path) -> list[ServerRun]:
     """Return the runs of a server's folder, or of all servers' folders in a folder."""
-    names = ("offbeat.sqlite", "store.json")
+    names = ("offbeat.sqlite", STORE)
     folders = [folder] if any((folder / name).exists() for name in names) else []
     folders = folders or sorted({path.parent for name in names for path in folder.glob(f"*/{name}")})
     return [_run(each) for each in folders]
@@ -194,6 +198,9 @@ def newest_model(folder: Path) -> Path:
 def export_model(folder: Path, output: Path, store: StoreSettings | None = None) -> int:
     """Write the parameters of a server's newest version to a file; return the version."""
     if store is not None:
+        from offbeat.service.server import shared_server
+        from offbeat.service.store.shared_store import opened_shared
+
         with opened_shared(store) as opened_store:
             version, model = shared_server.newest_model(opened_store)
             _export(model, output)
@@ -239,6 +246,8 @@ def _algorithm(folder: Path) -> str:
 
 
 def _shared_run(folder: Path, store: StoreSettings) -> ServerRun:
+    from offbeat.service.server import shared_server
+
     saved = shared_server.status(store, None)
     state = "does not run" if saved.get("server") == "stopped" else f"led by {saved['leader'].partition(',')[0]}"
     return ServerRun(folder, saved["algorithm"], saved["saved_version"], saved["counted"], listens=False, state=state)
@@ -250,5 +259,5 @@ def _read(folder: Path, name: str) -> str:
     except OSError:
         raise NotListeningError(
             f"{folder} is not the folder of a server that has run: it does not hold {name}; start the server, or name "
-            f"its service.folder{_OTHERS if (folder / 'store.json').exists() else ''}"
+            f"its service.folder{_OTHERS if (folder / STORE).exists() else ''}"
         ) from None

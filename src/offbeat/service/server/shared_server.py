@@ -11,11 +11,13 @@ from typing import Any
 from offbeat_core.errors import OffbeatError
 
 from offbeat.service.blobs.blobs import Blobs
+from offbeat.service.log.place import OWNER as PLACE
+from offbeat.service.log.place import target_of
 from offbeat.service.log.signs_of_life import SeenServer
 from offbeat.service.log.tables import is_rare, log
 from offbeat.service.server import stopped_server
-from offbeat.service.server_settings import StoreSettings
 from offbeat.service.store.shared_store import SharedStore, opened_shared
+from offbeat.service.store_settings import StoreSettings
 
 _ALIVE_SECONDS = 3.0  # since the last sign of life, of which there is one a second
 _PROBE_BYTES = 1024
@@ -30,8 +32,9 @@ def status(settings: StoreSettings, live: dict[str, Any] | None) -> dict[str, An
         servers, last = store.log.servers_now(), store.log.last_number_now()
         leader = next((server for server in servers if server.sign.leads), None)
         lives = leader is not None and is_alive(leader)
+        target = target_of(store.log.newest_now(PLACE))
         return {
-            **({} if lives else {"server": "stopped"}),
+            **({} if lives else {"server": "stopped" if target is None else f"moved to {target}"}),
             "leader": None if leader is None else _leader_line(leader),
             "standby": [
                 _standby_line(server, last) for server in servers if not server.sign.leads and is_alive(server)

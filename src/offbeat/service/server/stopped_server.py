@@ -12,8 +12,11 @@ from filelock import FileLock, Timeout
 from offbeat_core.errors import OffbeatError
 
 from offbeat.checkpoint_values import read_values
+from offbeat.service.log.log import Row
+from offbeat.service.log.place import OWNER as PLACE
+from offbeat.service.log.place import target_of
 from offbeat.service.store.client_tally import listed_client
-from offbeat.service.store.database import database_of, numbers_of, opened, rows_after
+from offbeat.service.store.database import COLUMNS, RARE, database_of, numbers_of, opened, rows_after
 from offbeat.service.store.server_state import ServerState
 
 
@@ -47,7 +50,15 @@ def listed(state: ServerState) -> list[dict[str, Any]]:
 def status(folder: Path) -> dict[str, Any]:
     """Return those values of ``Status`` that the folder holds."""
     version = max(numbers_of(folder / "models"), default=0)
-    return {"server": "stopped", **progress(*saved_state(folder), version)}
+    return {"server": _state(folder), **progress(*saved_state(folder), version)}
+
+
+def _state(folder: Path) -> str:
+    query = f"SELECT {COLUMNS} FROM log WHERE {RARE} AND owner = ? ORDER BY number DESC LIMIT 1"
+    with _database(folder) as database:
+        row = database.execute(query, (PLACE,)).fetchone()
+    target = target_of(None if row is None else Row(*row))
+    return "stopped" if target is None else f"moved to {target}"
 
 
 def progress(state: ServerState, now: float, version: int) -> dict[str, Any]:

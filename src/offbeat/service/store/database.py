@@ -15,7 +15,7 @@ FORM = 3
 RARE = f"owner != '{COORDINATOR}'"
 """The rows of the log that are none of the coordinator's calls, which have an index."""
 
-_COLUMNS = "number, epoch, owner, name, arguments, digest, blob, entry, head"
+COLUMNS = "number, epoch, owner, name, arguments, digest, blob, entry, head"
 
 
 def database_of(folder: Path) -> Path:
@@ -61,7 +61,7 @@ def check_form(place: object, found: int) -> None:
 
 def rows_after(database: sqlite3.Connection, number: int) -> Iterator[Row]:
     """Yield the rows of the log with later numbers, in order, without small updates."""
-    for row in database.execute(f"SELECT {_COLUMNS} FROM log WHERE number > ? ORDER BY number", (number,)):
+    for row in database.execute(f"SELECT {COLUMNS} FROM log WHERE number > ? ORDER BY number", (number,)):
         yield Row(*row)
 
 

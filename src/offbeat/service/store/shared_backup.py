@@ -15,9 +15,9 @@ from offbeat.service.log.copy_rows import copy_bodies, copy_rows, last_number, s
 from offbeat.service.log.log import LogUnavailableError
 from offbeat.service.log.open_log import open_log, sqlite_url
 from offbeat.service.log.tables import given_run, is_rare, log
-from offbeat.service.server_settings import StoreSettings
 from offbeat.service.store.shared_files import OWNER as CHECKPOINT
 from offbeat.service.store.shared_store import SharedStore, opened_shared
+from offbeat.service.store_settings import StoreSettings
 
 _MAX_ATTEMPTS = 20
 

@@ -8,21 +8,19 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from offbeat_core.errors import OffbeatError
-from offbeat_core.files import write_durably
-from pydantic import ValidationError
+from sqlalchemy import exc
 
 from offbeat.checkpoint_values import read_values
 from offbeat.service.blobs.blobs import Blobs, BlobsUnavailableError, BrokenBlobError, NoSuchBlobError, fetch_checked
 from offbeat.service.blobs.open_blobs import open_blobs
-from offbeat.service.log.log import LogUnavailableError, Row
+from offbeat.service.log.log import LogUnavailableError, ReplacedError, Row, UnknownOutcomeError
 from offbeat.service.log.open_log import open_log
 from offbeat.service.log.sql_log import SqlLog
 from offbeat.service.log.tables import existing_run, log
-from offbeat.service.server_settings import StoreSettings
 from offbeat.service.store.server_state import ServerState
 from offbeat.service.store.shared_files import OWNER as CHECKPOINT
+from offbeat.service.store_settings import StoreSettings
 
-_FILE = "store.json"  # in a server's folder
 _CACHE_BYTES = 2**32
 _READ_AT_ONCE = 1000  # rows
 
@@ -87,25 +85,11 @@ def one_line(settings: StoreSettings) -> Generator[None]:
     """Report failures of the log and the blobs in one line."""
     try:
         yield
-    except LogUnavailableError as error:
+    except (LogUnavailableError, UnknownOutcomeError) as error:
         raise OffbeatError(f"the log {settings.log} cannot be used: {error}") from None
+    except exc.DBAPIError as error:
+        raise OffbeatError(f"the log {settings.log} cannot be used: {str(error.orig).partition(chr(10))[0]}") from None
+    except ReplacedError as error:
+        raise OffbeatError(f"another server leads this run now ({error}): stop all of its servers") from None
     except (BlobsUnavailableError, BrokenBlobError, NoSuchBlobError) as error:
         raise OffbeatError(f"the store {settings.blobs} cannot be used: {error}") from None
-
-
-def note_shared_store(folder: Path, settings: StoreSettings | None) -> None:
-    """Write into a server's folder where its log is, for commands."""
-    if settings is not None:
-        write_durably(folder / _FILE, settings.model_dump_json().encode())
-    else:
-        (folder / _FILE).unlink(missing_ok=True)
-
-
-def noted_shared_store(folder: Path) -> StoreSettings | None:
-    """Return where the log of the server of a folder is; None if it is in the folder."""
-    try:
-        return StoreSettings.model_validate_json((folder / _FILE).read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValidationError) as error:
-        raise OffbeatError(f"cannot read {folder / _FILE}: start the server again") from error

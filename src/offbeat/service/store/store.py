@@ -28,12 +28,11 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.service.blobs.open_blobs import open_blobs
 from offbeat.service.log.open_log import open_log, sqlite_url
-from offbeat.service.server_settings import StoreSettings
 from offbeat.service.store.database import numbers_of
 from offbeat.service.store.disk import Disk
 from offbeat.service.store.shared_files import OWNER as CHECKPOINT
 from offbeat.service.store.shared_files import SharedFiles
-from offbeat.service.store.shared_store import note_shared_store
+from offbeat.service.store_settings import StoreSettings, note_shared_store
 
 _LOCK_SECONDS = 0.5  # a command that looks whether a server runs holds the lock for an instant
 _CACHE_BYTES = 2**32  # of files on their way from shared blobs
