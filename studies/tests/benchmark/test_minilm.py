@@ -33,6 +33,7 @@ def pieces():
     return torch.randint(1_000, 30_000, (3, 6), generator=torch.Generator().manual_seed(2))
 
 
+@pytest.mark.long
 def test_only_lora_and_the_last_layer_are_trained(model):
     # Two layers' query and value, 384 × 384, each with A (1, 384) and B (384, 1); two classes' weights and biases.
     assert model.vector.shape == (2 * 2 * (384 + 384) + 2 * 384 + 2,)
@@ -44,10 +45,12 @@ def test_only_lora_and_the_last_layer_are_trained(model):
     assert all(trained[name].any() == ("lora_B" not in name) for name in trained)
 
 
+@pytest.mark.long
 def test_a_rank_of_two_has_twice_the_matrices(packages):
     assert len(FlatModel(minilm.model(rank=2)).vector) == 2 * 2 * 2 * (384 + 384) + 2 * 384 + 2
 
 
+@pytest.mark.long
 def test_a_step_changes_what_lora_and_head_give(model, pieces):
     before, first = model.module(pieces).detach(), model.vector.clone()
     functional.cross_entropy(model.module(pieces), torch.tensor([0, 1, 1])).backward()
@@ -60,6 +63,7 @@ def test_a_step_changes_what_lora_and_head_give(model, pieces):
     assert not torch.allclose(model.module(pieces), before, atol=1e-5)
 
 
+@pytest.mark.long
 def test_a_whole_model_trains_its_layers_but_not_the_words(packages):
     # A layer of MiniLM: four 384 × 384 (query, key, value, output), two 384 × 1,536, their biases, two LayerNorms. Two
     # classes' weights and biases.
@@ -69,6 +73,7 @@ def test_a_whole_model_trains_its_layers_but_not_the_words(packages):
     assert not any("embeddings" in name for name in model.named(model.vector))
 
 
+@pytest.mark.long
 def test_padding_does_not_matter_and_training_draws_no_random_numbers(model, pieces):
     model.module.train()
     assert torch.equal(model.module(pieces), model.module(pieces))
@@ -76,12 +81,14 @@ def test_padding_does_not_matter_and_training_draws_no_random_numbers(model, pie
         assert torch.allclose(model.module(functional.pad(pieces, (0, 10))), model.module(pieces), atol=1e-5)
 
 
+@pytest.mark.long
 def test_a_batch_of_clients_trains_like_one_after_the_other(model):
     inputs = torch.randint(1_000, 30_000, (16, 6), generator=torch.Generator().manual_seed(3))
     inputs[::2, 4:] = 0  # padding
     assert_batches_train_like_the_loop(model, inputs)
 
 
+@pytest.mark.long
 def test_another_process_gets_the_same_model(model, pieces):
     code = pack_code(model.module, functional.cross_entropy)
     assert code.nbytes < 100e6

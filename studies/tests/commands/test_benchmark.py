@@ -207,6 +207,7 @@ def test_without_a_name_a_world_whose_packages_are_missing_is_left_out(offbeat, 
     assert err.startswith("offbeat: MiniLM needs the package peft")
 
 
+@pytest.mark.long
 def test_missing_data_are_one_line(offbeat, folder, monkeypatch):
     monkeypatch.setenv("OFFBEAT_DATA", str(folder))
     monkeypatch.setenv("OFFBEAT_OFFLINE", "1")

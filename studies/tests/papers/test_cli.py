@@ -114,6 +114,7 @@ def test_help_gives_an_example(offbeat):
     assert "Example:\n    offbeat papers fedlaavg/fig4e --scale quick" in out
 
 
+@pytest.mark.long
 def test_the_figures_of_this_package_are_found_anywhere(offbeat, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, _ = offbeat("papers", "--list")

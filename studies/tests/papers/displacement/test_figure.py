@@ -52,6 +52,7 @@ def test_the_record_has_a_finding_for_each_claim_and_m(tmp_path, monkeypatch):
     assert all(0.93 <= float(cell.removeprefix("× ")) <= 1.07 for cell in cells[6:])
 
 
+@pytest.mark.long
 def test_censored_runs_are_marked(tmp_path, monkeypatch):
     made = studies.study(studies.collapse, budget=250)  # 10 τ_u, so at K = 20, M = 20 nearly all are
     monkeypatch.setattr("offbeat_studies.papers.displacement.figure.read_points", lambda *_: made.points)

@@ -39,6 +39,7 @@ def test_models(model, channels, parameters):
     assert network(torch.randn(2, channels, 32, 32)).shape == (2, 10)
 
 
+@pytest.mark.long
 def test_fashion_mnist_is_larger_and_shorter(real_data):
     real_data("fashion-mnist", "train-images-idx3-ubyte.gz")
     found, whole = published.fashion_mnist(), load_dataset("fashion-mnist")
@@ -52,6 +53,7 @@ def test_fashion_mnist_is_larger_and_shorter(real_data):
     assert found.train_inputs[0].mean() * 0.3081 + 0.1307 == pytest.approx(pixels, abs=0.005)
 
 
+@pytest.mark.long
 def test_cifar10_is_shorter(real_data):
     real_data("cifar10", "cifar10-jpeg.tar.gz")
     found, whole = published.cifar10(), load_dataset("cifar10")

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from offbeat.report.metrics import Measure
 from offbeat.report.plots import curves
@@ -36,6 +37,7 @@ def test_each_measure_of_a_claim_has_its_own_figure(reproduced, write, papers):
     assert "loss at the end of fedavg: " in page
 
 
+@pytest.mark.long
 def test_a_figure_may_have_more_axes(reproduced, write, papers, monkeypatch):
     drawn = []
 
@@ -59,6 +61,7 @@ def test_a_margin_is_in_the_words_of_the_limit(reproduced, write, papers):
     assert "at least 15.0 %, plus 5.0 points" in (FIG1 / "page.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_a_compared_panel_is_run_first(write, papers, monkeypatch):
     path = write(FIGURE + PANELS)
     drawn = []

@@ -8,6 +8,7 @@ FIG1 = RESULTS / "fig1-quick"
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 
+@pytest.mark.long
 def test_finished_runs_are_only_drawn_again(reproduced, papers):
     (FIG1 / "figure.png").unlink()
     before = {path: path.stat().st_mtime_ns for path in FIG1.glob("*/model.safetensors")}
@@ -33,6 +34,7 @@ def test_only_changed_algorithms_are_run_again(reproduced, write, papers):
     assert "2 of 4 runs are finished" in out
 
 
+@pytest.mark.long
 def test_runs_with_a_moved_user_file_are_repeated(experiments, write, papers):
     write(FIGURE, ('name = "digits"', 'name = "mine.py:mine"'))
     code = 'from offbeat.data import load_dataset\n\n\ndef mine():\n    return load_dataset("digits")\n'

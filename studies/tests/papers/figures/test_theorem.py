@@ -91,6 +91,7 @@ class InThisProcess(ThreadPoolExecutor):
         super().__init__(jobs)
 
 
+@pytest.mark.long
 def test_each_claim_has_its_verdict_and_a_theorem_is_measured_once(measured, papers, monkeypatch):
     out, theorem = measured, Path("papers/paper/theorem9.toml")
     lines = {name: next(line for line in out.splitlines() if name in line) for name in ("falls", "tight", "It holds")}
@@ -148,6 +149,7 @@ def test_a_mistake_is_one_line(theorem, before, after, message):
     assert_one_line(lambda: find("paper/theorem9", [Path("papers")]), message)
 
 
+@pytest.mark.long
 def test_a_ratio_of_several_sweeps_is_that_of_the_most_extreme_point(measured):
     several = 'of = ["async_comm_sgd_rounds", "async_comm_sgd_gap"]'
     text = SHORT.replace('of = "async_comm_sgd_gap"', several)

@@ -95,6 +95,7 @@ def test_the_best_point_is_run_and_the_page_has_all_points(tuned, papers):
     assert worst_client_accuracy(run) == pytest.approx(by_hand(run), abs=1e-12)
 
 
+@pytest.mark.long
 def test_changed_points_are_tried_and_the_rest_is_kept(tuned, write, papers):
     papers("paper/fig1", "--jobs", "1")
     write(TUNED, ("[1e-9, 0.3]", "[1e-9, 0.2]"))

@@ -18,10 +18,12 @@ def rows():
     return check(page.SEEDS)
 
 
+@pytest.mark.long
 def test_every_bound_holds_and_every_counter_example_fails(rows):
     assert [line for line in rows if not line.as_expected] == []
 
 
+@pytest.mark.long
 def test_every_theorem_is_measured(rows):
     assert {line.claim for line in rows if line.should_hold} == {
         "FedBuff, Theorem 1",
@@ -44,17 +46,20 @@ def test_every_theorem_is_measured(rows):
         assert sum(name in line.setting for line in rows) == 4
 
 
+@pytest.mark.long
 def test_the_rows_are_the_same_each_time(rows):
     rng = np.random.default_rng([3, page.SEEDS])
     assert check_fedluck(page.SEEDS, rng) == [line for line in rows if "FedLuck" in line.claim]
 
 
+@pytest.mark.long
 def test_fedbuff_with_unequal_arrivals_converges_to_a_wrong_point(rows):
     (biased,) = [line for line in rows if line.claim.startswith("FedBuff") and not line.should_hold]
     assert biased.measured == pytest.approx(0.64, abs=0.03)  # 0.9 − 0.1 = 0.8 instead of 0
     assert biased.bound == pytest.approx(16 / 100 + 640 * 2 / 10_000)
 
 
+@pytest.mark.long
 def test_fedlaavgs_lemma_2_is_reached(rows):
     assert max(line.ratio for line in rows if line.claim == "FedLaAvg, Lemma 2") == 1
 
@@ -64,6 +69,7 @@ def test_a_number_of_seeds_below_1_is_refused():
         check(seeds=0)
 
 
+@pytest.mark.long
 def test_the_pages_table_is_up_to_date(rows):
     """All but the last digits, which are another machine's."""
     text = MEASUREMENTS.read_text(encoding="utf-8")

@@ -81,6 +81,7 @@ def test_a_sweep_varies_only_its_own_number(name):
     assert point.row.should_hold is (name not in NOT_COVERED)
 
 
+@pytest.mark.long
 def test_a_larger_batch_has_less_noise():
     one, many = (point.row for point in sweep("fedbuff_batch_size", (1, 64), 2))
     assert many.bound < one.bound
@@ -114,6 +115,7 @@ def test_the_bound_of_remark_2_does_not_grow_with_the_clients():
     assert many == few == pytest.approx((3 + 16 * 1.75) * (0.5 / 11_520) ** 0.5 + 320 * 0.5 * 3 * 2 * 1.75 / 11_520)
 
 
+@pytest.mark.long
 def test_a_larger_server_step_goes_farther():
     small, large = (sweep(f"fedbuff_{size}_server_lr", (6000,), 2)[0].row.measured for size in ("small", "large"))
     plain = sweep("fedbuff_server_steps", (6000,), 2)[0].row.measured
@@ -127,5 +129,6 @@ def test_the_noise_of_each_value_is_its_own(monkeypatch):
     assert one != other
 
 
+@pytest.mark.long
 def test_the_same_sweep_gives_the_same_numbers():
     assert sweep("async_comm_sgd_gap", (1, 4), 3) == sweep("async_comm_sgd_gap", (1, 4), 3)
