@@ -64,6 +64,15 @@ def launcher() -> Generator["Launcher"]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def forked_workers() -> Generator[None]:
+    """Let the workers of the trainer of several processes be forks, which need not import PyTorch."""
+    from tests import forked_workers as forks
+
+    with forks.forked_workers():
+        yield
+
+
 @pytest.fixture(scope="session")
 def tiny_toml() -> str:
     """The text of a small experiment's file."""

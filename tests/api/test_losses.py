@@ -88,6 +88,7 @@ TRAINERS = [
 ]
 
 
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize(("trainer", "make", "loss"), TRAINERS)
 def test_evaluations_change_no_bit_of_a_run_with_a_loss_that_has_state(trainer, make, loss):
     models = []

@@ -260,6 +260,7 @@ class TestInputsByName:
         words = [random.integers(1, WORDS, size=length) for length in random.integers(1, 7, size=60)]
         return [{"words": row, "label": int(row.mean() > WORDS / 2)} for row in words]
 
+    @pytest.mark.usefixtures("forked_workers")
     def test_are_learnt(self, simulate, sentences):
         def pad(examples):
             rows = [torch.tensor(example["words"]) for example in examples]

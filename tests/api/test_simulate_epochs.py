@@ -83,6 +83,7 @@ PASSES = {
 }
 
 
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize(
     ("trainer", "epochs", "kind"),
     [*product(["loop", "vmap"], PASSES, [FedAvg, FedNova]), ("processes", 1.5, FedNova)],

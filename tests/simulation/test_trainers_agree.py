@@ -57,7 +57,7 @@ def initial(parts):
 
 
 @pytest.fixture(scope="module")
-def processes(parts):
+def processes(parts, forked_workers):
     """Trainers of one and two processes, which serve all runs."""
     trainers = [Trainer(ProcessPool(workload_of(**parts), workers=workers)) for workers in (1, 2)]
     yield trainers

@@ -73,6 +73,7 @@ def test_recorded_steps(loss, expected):
     assert len(recorded) == 4  # minibatches of 1, 2, 3 and 5
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_processes(expected):
     with closing(ProcessPool(workload(model_loss), workers=1)) as trainer:
         assert_same(trainer.train(jobs()), expected)

@@ -166,6 +166,7 @@ def processes(made_workload):
     return ProcessPool(made_workload, workers=1)
 
 
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize(("loss", "make"), [(Focus, LoopBackend), (Counting, LoopBackend), (Focus, processes)])
 def test_each_visit_begins_with_the_first_state_of_the_loss(loss, make):
     data = data_of(SIZES, 6) | {"loss": loss()}

@@ -50,6 +50,7 @@ class Clearing(Functional):
         return super().forward(tokens)
 
 
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize(
     ("kind", "name"),
     [

@@ -116,6 +116,7 @@ class TestRealProcesses:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
 
+    @pytest.mark.usefixtures("forked_workers")
     def test_two_workers_equal_the_reference_in_any_order(self, both, tmp_path):
         layers = made(lambda: [*list(models.cnn((1, 8, 8), 4))[:-1], nn.Dropout(0.3), nn.Linear(64, 4)])
         trainer, plain = both(nn.Sequential(*layers), 2)
@@ -136,6 +137,7 @@ class TestRealProcesses:
             (tmp_path / "go").touch()
             assert_same(trainer.train([waits, jobs[0]]), plain.train([waits, jobs[0]]))
 
+    @pytest.mark.usefixtures("forked_workers")
     def test_batches_equal_those_of_one_process(self):
         net = made(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.Tanh(), nn.Linear(5, 4)))
         workload = workload_of(FlatModel(net), **data_of((*SIZES, 5), 1, 8, 8))
