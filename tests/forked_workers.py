@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -14,6 +13,7 @@ import pytest
 
 from offbeat.training.trainers.distributed import worker
 from offbeat.training.worker_process import begin_work
+from tests.forks import fork
 
 
 class _Popen:
@@ -21,25 +21,12 @@ class _Popen:
 
     def __init__(self, command: Sequence[str], *, pass_fds: tuple[int, int], **_: Any) -> None:
         assert list(command) == [sys.executable, "-P", "-m", worker.__name__, *map(str, pass_fds)]
-        self.pid = os.fork()
-        if self.pid:
-            return
-        code = 1
-        try:
-            os.setpgid(0, 0)
-            end = 3
-            for kept in sorted(pass_fds):  # the others would keep other workers' pipes open
-                os.closerange(end, kept)
-                end = kept + 1
-            os.closerange(end, 1 << 16)
-            sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))  # pytest's are closed
+
+        def work() -> None:
             begin_work()
             worker.serve(Connection(pass_fds[0]), pass_fds[1])
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
+
+        self.pid = fork(work, pass_fds)
 
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
