@@ -40,7 +40,7 @@ class Flapping(threading.Thread):
         self._length = length
         self._ended = stop
         self._random = random.Random(seed)
-        self._http = httpx.Client(base_url=url, headers={"Offbeat-Protocol": PROTOCOL}, timeout=10.0)
+        self._http = httpx.Client(base_url=url, headers={"Offbeat-Protocol": PROTOCOL}, timeout=10.0, verify=False)
 
     def run(self) -> None:
         try:

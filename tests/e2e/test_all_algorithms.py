@@ -15,10 +15,10 @@ FILE = Path(__file__).parents[2] / "experiments" / "all-algorithms.toml"
 def test_they_all_learn_in_one_world_and_stand_in_one_report(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = Path(shutil.copy(FILE, tmp_path))
-    # Digits are always at hand, and five hours or 140 updates are enough to see that it learns.
+    # Digits are always at hand, and five hours or 160 updates are enough to see that it learns.
     changes = [
         "data.name=digits",
-        "stop.updates=140",
+        "stop.updates=160",
         "stop.virtual_seconds=18000.0",
         "algorithms.sequential_sgd.cohort=5",
     ]

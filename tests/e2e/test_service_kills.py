@@ -24,8 +24,9 @@ CLIENTS = 16
 def test_killed_at_random_it_loses_nothing_and_counts_nothing_twice(
     algorithm: str, length: int, launcher: Launcher, tmp_path: Path, say: Callable[[str], None]
 ) -> None:
+    # There is room for those who enrol again, since the first kill came before the answer.
     with (
-        Server(launcher, tmp_path, algorithm, length, CLIENTS) as server,
+        Server(launcher, tmp_path, algorithm, length, 2 * CLIENTS) as server,
         flapping(server, length, CLIENTS) as (clients, numbers),
     ):
 

@@ -54,6 +54,6 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
 
 @pytest.fixture
 def proxy(object_store: str) -> Generator[FaultProxy]:
-    httpx.put(f"{object_store}/offbeat/first", content=b"x", timeout=60)  # which takes long
+    httpx.put(f"{object_store}/offbeat/first", content=b"x", timeout=60, verify=False)  # which takes long
     with fault_proxy(object_store) as proxy:
         yield proxy
