@@ -29,6 +29,7 @@ class Faults:
     lost_answer: float = 0.006
     mean_seconds: float = 0.004
     slow: float = 0.01  # how many take a hundred times as long
+    late_seconds: float = 1.0  # until a request of unknown outcome arrives, on average
 
 
 class Link:
@@ -75,7 +76,7 @@ class Link:
             loop.later(self._delay(), fail, NotSentError)
         elif self.is_cut or self._happens(faults.broken):
             if self._happens(0.5):
-                loop.later(self._random.expovariate(1.0), arrive_late)
+                loop.later(self._random.expovariate(1 / faults.late_seconds), arrive_late)
             loop.later(self._delay(), fail, BrokenLinkError)
         else:
             loop.later(self._delay(), arrive)

@@ -8,8 +8,12 @@ from offbeat.service.log.log import TERM, BrokenLogError, Change, LogUnavailable
 from offbeat.service.log.log_writer import LogWriter
 from offbeat.service.log.term import Term
 from offbeat.service.refusal import Refusal
-from tests.cluster.virtual_loop import run_virtually
-from tests.service.log.faulty_log import FaultyConnection, MemoryLog
+from tests.cluster.link import Faults, Link
+from tests.cluster.shared_log import LogConnection, SharedLog
+from tests.cluster.virtual_loop import Process, run_virtually
+
+FAULTS = Faults(not_sent=0.2, broken=0.2, lost_answer=0.2, mean_seconds=1.0, slow=0.0, late_seconds=5.0)
+NO_FAULTS = Faults(not_sent=0.0, broken=0.0, lost_answer=0.0, mean_seconds=1.0)
 
 
 class Disk:
@@ -18,11 +22,12 @@ class Disk:
     problem = None
 
 
-class Process:
+class Server:
     """A server that follows the log, leads it when nobody seems to, and acknowledges what its clients hand in."""
 
-    def __init__(self, name: str, connection: FaultyConnection, random: Random, acknowledged: list[str]) -> None:
-        self.connection = connection
+    def __init__(self, name: str, log: SharedLog, random: Random, acknowledged: list[str]) -> None:
+        self.process = Process(name)
+        self._connection = LogConnection(log, Link(random, FAULTS), name)
         self.read: list[Row] = []
         self._name = name
         self._random = random
@@ -33,7 +38,7 @@ class Process:
         number = epoch = 0
         while True:
             self._terms += 1
-            term = Term(self.connection, f"{self._name}.{self._terms}", number, epoch)
+            term = Term(self._connection, f"{self._name}.{self._terms}", number, epoch)
             with suppress(LogUnavailableError, UnknownOutcomeError):
                 async for row in term.follow():
                     self.read.append(row)
@@ -67,14 +72,14 @@ class Process:
         self._acknowledged.append(name)
 
 
-class Hasty(Process):
+class Hasty(Server):
     """Acknowledges before the rows are durable."""
 
     async def _answer(self, log_writer: LogWriter, name: str) -> None:
         self._acknowledged.append(name)
 
 
-class Guesses(Process):
+class Guesses(Server):
     """Takes an unknown outcome for a success."""
 
     async def _lead(self, term: Term) -> None:
@@ -91,29 +96,37 @@ class Guesses(Process):
         await super()._lead(term)
 
 
-async def history(seed: int, kind: type[Process], log: MemoryLog) -> tuple[list[str], list[Process]]:
+class Unfenced(SharedLog):
+    """A log that takes rows behind any row."""
+
+    def check_end(self, after: tuple[int, int]) -> None:
+        pass
+
+
+async def history(seed: int, kind: type[Server], log: SharedLog) -> tuple[list[str], list[Server]]:
     random = Random(seed)
     acknowledged: list[str] = []
-    processes = [kind(f"p{i}", FaultyConnection(log, random), random, acknowledged) for i in range(3)]
-    tasks = [asyncio.create_task(process.work()) for process in processes]
+    servers = [kind(f"p{i}", log, random, acknowledged) for i in range(3)]
+    tasks = [server.process.start(server.work()) for server in servers]
     for _ in range(4):
         await asyncio.sleep(random.expovariate(0.05))
-        stopped = random.choice(processes)
-        stopped.connection.runs.clear()
+        stopped = random.choice(servers)
+        stopped.process.stop()
         await asyncio.sleep(random.expovariate(0.05))
-        stopped.connection.runs.set()
+        stopped.process.go_on()
     for task in tasks:
         task.cancel()
-    for process in processes:
-        await process.connection.end()
-    return acknowledged, processes
+    await asyncio.sleep(100)  # until no append is under way
+    for task in tasks:
+        assert task.cancelled(), task.exception()
+    return acknowledged, servers
 
 
-def problem(seed: int, kind: type[Process] = Process, *, has_fence: bool = True) -> str | None:
+def problem(seed: int, kind: type[Server] = Server, log_kind: type[SharedLog] = SharedLog) -> str | None:
     """Return which promise a history breaks, None if it keeps all."""
-    log = MemoryLog(has_fence=has_fence)
+    log = log_kind("run")
     try:
-        acknowledged, processes = run_virtually(history(seed, kind, log), Random(seed))
+        acknowledged, servers = run_virtually(history(seed, kind, log), Random(seed))
     except (AssertionError, BrokenLogError) as error:
         return str(error)
     rows = log.rows
@@ -130,7 +143,7 @@ def problem(seed: int, kind: type[Process] = Process, *, has_fence: bool = True)
     holders = [row.name for row in rows if row.owner == TERM]
     if [row.epoch for row in rows if row.owner == TERM] != list(range(1, len(holders) + 1)):
         return "epochs"
-    if any(set(process.read) - set(rows) for process in processes):
+    if any(set(server.read) - set(rows) for server in servers):
         return "somebody has read a row that is not there"
     return None
 
@@ -138,10 +151,9 @@ def problem(seed: int, kind: type[Process] = Process, *, has_fence: bool = True)
 @pytest.mark.parametrize(("number", "epoch"), [(2, 1), (1, 2), (7, 3)])
 def test_a_process_that_knows_a_row_that_the_log_lacks_does_not_lead(number: int, epoch: int) -> None:
     """As with a checkpoint that is newer than the log beside it."""
-    log = MemoryLog()
 
     async def lead() -> None:
-        connection = FaultyConnection(log, Random(0), faults=0)
+        connection = LogConnection(SharedLog("run"), Link(Random(0), NO_FAULTS), "one")
         assert await Term(connection, "a").lead()
         await Term(connection, "b", number, epoch).lead()
 
@@ -157,12 +169,12 @@ def test_nothing_acknowledged_is_lost_and_no_old_leader_writes(first: int) -> No
 def test_most_histories_change_leaders_and_acknowledge_values() -> None:
     changes = 0
     for seed in range(20):
-        log = MemoryLog()
-        acknowledged, _ = run_virtually(history(seed, Process, log), Random(seed))
+        log = SharedLog("run")
+        acknowledged, _ = run_virtually(history(seed, Server, log), Random(seed))
         changes += sum(row.owner == TERM for row in log.rows) > 1 and len(acknowledged) > 5
     assert changes > 10
 
 
-@pytest.mark.parametrize(("kind", "has_fence"), [(Hasty, True), (Guesses, True), (Process, False)])
-def test_faults_are_seen(kind: type[Process], has_fence: bool) -> None:
-    assert any(problem(seed, kind, has_fence=has_fence) for seed in range(50))
+@pytest.mark.parametrize(("kind", "log"), [(Hasty, SharedLog), (Guesses, SharedLog), (Server, Unfenced)])
+def test_faults_are_seen(kind: type[Server], log: type[SharedLog]) -> None:
+    assert any(problem(seed, kind, log) for seed in range(50))
