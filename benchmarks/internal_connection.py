@@ -20,6 +20,7 @@ import uvloop
 from offbeat_core.messages import CheckedIn, PlanMessage, ReceiptMessage, Received, VisitMessage
 from pydantic import BaseModel
 
+from offbeat.service.internal.answers import BodyCheck, CheckInAnswer, HandInAnswer
 from offbeat.service.internal.front_endpoint import FrontEndpoint
 from offbeat.service.internal.leader_connection import LeaderConnection
 from offbeat.service.internal.questions import CheckIn, HandIn, Question
@@ -40,10 +41,13 @@ VISIT = VisitMessage(
     lease_seconds=60.0,
     urgent=False,
 )
-NO_WORK = CheckedIn(visit=None, retry_after_seconds=5.0, finished=False)
+NO_WORK = CheckInAnswer(checked_in=CheckedIn(visit=None, retry_after_seconds=5.0, finished=False), check=None)
 NEXT = CheckedIn(visit=VISIT, retry_after_seconds=None, finished=False)
 RECEIPT = ReceiptMessage(counted=True, staleness=1, new_version=False)
-RECEIVED = Received(receipt=RECEIPT, next=NEXT, audit_head=f"12:{DIGEST}")
+RECEIVED = HandInAnswer(
+    received=Received(receipt=RECEIPT, next=NEXT, audit_head=f"12:{DIGEST}"),
+    check=BodyCheck(length=7000, compression=None, is_masked=False, values=True),
+)
 HEADER = UpdateHeader(
     version=3,
     bytes=31_000,
@@ -65,11 +69,11 @@ QUESTIONS: dict[str, Question[Any]] = {
 def lead(path: Path, times: Connection) -> None:
     """Answer questions, and send this process's processor time when asked."""
 
-    async def answer(front: str, question: Question[Any]) -> BaseModel:
+    async def answer(question: Question[Any]) -> BaseModel:
         return NO_WORK if isinstance(question, CheckIn) else RECEIVED
 
     async def main() -> None:
-        endpoint = FrontEndpoint(RUN, answer, lambda front: None)
+        endpoint = FrontEndpoint(RUN, answer)
         endpoint.lead(1)
         await endpoint.listen(path)
         asyncio.get_running_loop().add_reader(times.fileno(), lambda: (times.recv(), times.send(time.process_time())))
@@ -80,10 +84,9 @@ def lead(path: Path, times: Connection) -> None:
 
 async def measure(path: Path, times: Connection, number: int) -> None:
     """Print a row for each kind of question and batch."""
-    connection = LeaderConnection([path], RUN, lambda push: None)
+    connection = LeaderConnection([path])
     keeping = asyncio.create_task(connection.run())
-    while not connection.is_connected:
-        await asyncio.sleep(0.05)
+    await connection.found.wait()
 
     def leader_time() -> float:
         times.send(None)

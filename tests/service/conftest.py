@@ -94,6 +94,7 @@ class Served:
         self.public_url = listening.public_url
         self.folder = folder
         self.service = listening.service
+        self.front = listening.front
         self.checkpoints = listening.checkpoints
         self.viewers = listening.viewers
         self.enrolment_token = listening.enrolment_token

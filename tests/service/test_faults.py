@@ -13,15 +13,17 @@ from types import SimpleNamespace
 import pytest
 import torch
 from offbeat_core.errors import OffbeatError
+from offbeat_core.messages import PROTOCOL
 from safetensors.torch import load
 
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.weights import constant
 from offbeat.coordinator import Coordinator
 from offbeat.service.audit.verification import LogHead
+from offbeat.service.engine.leader import Leader
 from offbeat.service.engine.operations import Operations
 from offbeat.service.engine.start_up import open_engine
-from offbeat.service.engine.update_receiver import UploadRequest
+from offbeat.service.front.front import Caller, Front, UploadRequest
 from offbeat.service.log import log_writer
 from offbeat.service.refusal import Refusal
 from offbeat.service.server_settings import ServerSettings, ServiceSettings
@@ -47,6 +49,7 @@ def vector_of(client, visit):
 ACCOUNTS = SimpleNamespace(
     examples=SimpleNamespace(check=lambda *_: None, is_known=lambda _: True, of=lambda _: 1),
     check_client=lambda _: None,
+    check_hash=lambda token, _: int(token, 16),
     audit=SimpleNamespace(head=LogHead()),
 )
 
@@ -102,10 +105,11 @@ class Run:
                 engine, checkpoints = await open_engine(store, coordinator, LAYOUT, settings, failures.append)
             except (Refusal, OSError, OffbeatError) as error:
                 raise FailedStart from error
-            service = Operations(engine, Uploads(self.folder, 2**20), ACCOUNTS, settings)
+            service = Operations(engine, ACCOUNTS, settings)
+            front = Front(Leader(service), Uploads(self.folder, 2**20), None, None, engine.disk.refusal)
             while left:
                 turn, client = left[0]
-                await self._turn(service, checkpoints, client, failures)
+                await self._turn(service, front, checkpoints, client, failures)
                 left.pop(0)
                 if (turn + client) % 3 == 1:
                     await self._checkpoint(checkpoints, engine, failures)
@@ -114,8 +118,9 @@ class Run:
                 await engine.close()
             store.close()
 
-    async def _turn(self, service, checkpoints, client, failures):
-        visit = (await self._insist(service.engine, checkpoints, failures, lambda: service.check_in(client, 0.0))).visit
+    async def _turn(self, service, front, checkpoints, client, failures):
+        caller = Caller(f"{client:064x}", lambda: None, PROTOCOL)
+        visit = (await self._insist(service.engine, checkpoints, failures, lambda: front.check_in(caller, 0.0))).visit
         assert visit is not None
         self._note_read(service, visit.version)
         body = body_of(vector_of(client, visit.number))
@@ -126,12 +131,12 @@ class Run:
 
         async def put(begin, end):
             part = body[begin:end]
-            return await service.upload(UploadRequest(client, visit.number, head, begin, len(part), pieces(part)))
+            return await front.upload(UploadRequest(caller, visit.number, head, begin, len(part), pieces(part)))
 
         async def send():
             offset = 0
             if client == 1:  # as large ones are sent
-                state = await service.upload_state(client, visit.number)
+                state = await front.upload_state(caller, visit.number)
                 offset = state.offset
                 if state.wanted and offset == 0:
                     offset = (await put(0, 10)).offset

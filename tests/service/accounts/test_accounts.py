@@ -3,7 +3,6 @@ from functools import partial
 
 import pytest
 
-from offbeat.service.accounts.accounts import RequestRate
 from offbeat.service.accounts.issued_tokens import IN_FOLDER, token_id
 from offbeat.service.refusal import Refusal
 from tests.service.conftest import body_of, running
@@ -171,29 +170,6 @@ def test_the_update_of_a_client_that_is_revoked_during_the_upload_does_not_count
         opened.send(body[50:])
         assert kind_of(opened.answer(), 401) == "revoked-token"
     assert server.service.engine.coordinator.statistics.counted == 0
-
-
-def test_a_bucket_empties_and_fills_again_for_each_client():
-    now = 100.0
-    rate = RequestRate(0.5, 2, clock=lambda: now)
-    rate.take(0)
-    rate.take(0)
-    with pytest.raises(Refusal) as caught:
-        rate.take(0)
-    assert (caught.value.kind, caught.value.headers["Retry-After"]) == ("too-many-requests", "1")
-    rate.take(1)
-    now += 1.9  # not a whole token
-    with pytest.raises(Refusal):
-        rate.take(0)
-    now += 0.1
-    rate.take(0)
-    with pytest.raises(Refusal):
-        rate.take(0)
-    now += 1000.0  # no more than the burst
-    rate.take(0)
-    rate.take(0)
-    with pytest.raises(Refusal):
-        rate.take(0)
 
 
 def test_a_client_that_asks_too_often_is_refused_and_no_other(tmp_path):

@@ -167,7 +167,7 @@ def test_a_version_that_is_deleted_just_as_it_is_asked_for(server, monkeypatch):
     peer = server.enrol()
     peer.check_in()
     assert peer.http.get("/v1/models/0").status_code == 200
-    monkeypatch.setattr("offbeat.service.http.client_routes.ModelResponse", Deleted)
+    monkeypatch.setattr("offbeat.service.http.visit_routes.ModelResponse", Deleted)
     assert peer.http.get("/v1/models/0").status_code == 404
 
 

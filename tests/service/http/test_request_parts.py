@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from offbeat.algorithms import SCAFFOLD, FedBuff, FedDyn, LocalPlan
-from offbeat.service.http.request_parts import bearer_token, missing_support
+from offbeat.service.engine.client_support import missing_support
+from offbeat.service.http.request_parts import bearer_token
 from tests.service.conftest import LENGTH, body_of, running
 from tests.service.http_client import kind_of
 from tests.simulation.test_simulator_contract import Greedy

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from offbeat.service.accounts.accounts import RequestRate
+from offbeat.service.front.request_rate import RequestRate
 from tests.service.conftest import LENGTH, body_of
 from tests.service.http_client import NANS, ONES, kind_of, line, snapshot, until
 
@@ -89,10 +89,11 @@ def test_the_token_of_an_admin_and_that_of_a_revoked_client_are_refused(shared_s
 def test_a_client_that_asks_too_often_and_a_server_that_stops_refuse(peer, shared_server, monkeypatch):
     visit = peer.check_in()
     with monkeypatch.context() as patch:
-        patch.setattr(shared_server.service, "_rate", RequestRate(1e-3, 1))
+        patch.setattr(shared_server.front, "rate", RequestRate(1e-3, 1))
         assert kind_of(peer.put(visit, BODY, sha256="0" * 64), 422) == "wrong-digest"
         answer = peer.put(visit, BODY)
         assert (kind_of(answer, 429), answer.headers["retry-after"]) == ("too-many-requests", "1")
+        patch.setattr(shared_server.front, "rate", RequestRate(1.0, 1))
         patch.setattr(shared_server.service, "is_ready", False)
         assert kind_of(peer.put(visit, BODY), 503) == "stopping"
 
@@ -102,7 +103,7 @@ def test_an_error_of_the_server_is_status_500_and_the_next_upload_counts(peer, s
         raise RuntimeError("a bug")
 
     with monkeypatch.context() as patch:
-        patch.setattr(shared_server.service, "upload", fail)
+        patch.setattr(shared_server.service, "hand_in", fail)
         answer = peer.put(peer.check_in(), BODY)
     assert (answer.status_code, b"bug" in answer.content) == (500, False)
 
@@ -117,7 +118,7 @@ def test_other_methods_are_not_allowed(peer):
 
 
 def test_a_client_that_leaves_during_its_upload_is_not_an_error(peer, shared_server, caplog):
-    uploads = shared_server.service.uploads
+    uploads = shared_server.front.uploads
     with line(shared_server, peer) as opened:
         head = json.dumps(peer.head(peer.check_in(), BODY))
         opened.begin("PUT", "/v1/uploads/0", f"Offbeat-Update: {head}", length=len(BODY))

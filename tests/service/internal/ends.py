@@ -12,9 +12,10 @@ from typing import Any
 from offbeat_core.messages import Beat, CheckedIn
 from pydantic import BaseModel
 
-from offbeat.service.internal.answers import Farewell, Push, Welcome
+from offbeat.service.internal.answers import CheckInAnswer, Farewell
 from offbeat.service.internal.channel import Address
 from offbeat.service.internal.front_endpoint import FrontEndpoint, Handler
+from offbeat.service.internal.leader_channel import LeaderChannel
 from offbeat.service.internal.leader_connection import LeaderConnection
 from offbeat.service.internal.questions import CheckIn, Question, RenewLease
 
@@ -22,10 +23,10 @@ RUN = "0123456789abcdef"
 TOKEN = "a" * 64
 FRONT = "b" * 32
 BEAT = Beat(wanted=True, lease_seconds=2.5, urgent=False)
-NO_WORK = CheckedIn(visit=None, retry_after_seconds=5.0, finished=False)
-HELLO = {"kind": "hello", "protocol": 1, "front": FRONT, "run": RUN}
+NO_WORK = CheckInAnswer(checked_in=CheckedIn(visit=None, retry_after_seconds=5.0, finished=False), check=None)
+HELLO = {"kind": "hello", "protocol": 1, "front": FRONT}
 LEASE = RenewLease(token=TOKEN, visit=3)
-WELCOME = {"epoch": 1, "messages": [{"id": None, "body": 0, "welcome": {}}]}
+WELCOME = {"epoch": 1, "messages": [{"id": None, "body": 0, "welcome": {"run": RUN}}]}
 
 
 async def until(condition: Callable[[], Any], seconds: float = 8.0) -> None:
@@ -35,9 +36,21 @@ async def until(condition: Callable[[], Any], seconds: float = 8.0) -> None:
             await asyncio.sleep(0.005)
 
 
-async def beat(front: str, question: Question[Any]) -> BaseModel:
+async def beat(question: Question[Any]) -> BaseModel:
     """Answer questions of two kinds."""
     return NO_WORK if isinstance(question, CheckIn) else BEAT
+
+
+class _Fronts(dict[str, Any]):
+    """The fronts of a leader, and the ids of those that are gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gone: list[str] = []
+
+    def __delitem__(self, front: str) -> None:
+        super().__delitem__(front)
+        self.gone.append(front)
 
 
 class Leader:
@@ -45,21 +58,22 @@ class Leader:
 
     def __init__(self, handler: Handler, run: str = RUN) -> None:
         self.questions: list[Question[Any]] = []
-        self.gone: list[str] = []
 
-        async def answer(front: str, question: Question[Any]) -> BaseModel:
+        async def answer(question: Question[Any]) -> BaseModel:
             self.questions.append(question)
-            return await handler(front, question)
+            return await handler(question)
 
-        self.endpoint = FrontEndpoint(run, answer, self.gone.append)
+        self.endpoint = FrontEndpoint(run, answer)
+        self.endpoint.fronts = fronts = _Fronts()
+        self.gone = fronts.gone
 
 
 @asynccontextmanager
 async def leading(
-    address: Address, handler: Handler = beat, *, epoch: int | None = 1, context: Any = None
+    address: Address, handler: Handler = beat, *, epoch: int | None = 1, context: Any = None, run: str = RUN
 ) -> AsyncGenerator[Leader]:
     """Serve fronts within the context."""
-    leader = Leader(handler)
+    leader = Leader(handler, run)
     if epoch is not None:
         leader.endpoint.lead(epoch)
     await leader.endpoint.listen(address, context)
@@ -73,12 +87,24 @@ async def leading(
             address.unlink(missing_ok=True)
 
 
+class _Connection(LeaderConnection):
+    """A connection that keeps the epochs of the leaders that have accepted it."""
+
+    def __init__(self, addresses: list[Address], certificates: Any) -> None:
+        super().__init__(addresses, certificates)
+        self.epochs: list[int] = []
+
+    def accept(self, channel: LeaderChannel, epoch: int) -> None:
+        self.epochs.append(epoch)
+        super().accept(channel, epoch)
+
+
 class Front:
-    """A front's end, with what the leader sent unasked."""
+    """A front's end, with the epoch of each connection that a leader has accepted."""
 
     def __init__(self, addresses: list[Address], certificates: Any = None) -> None:
-        self.pushed: list[Push | Welcome] = []
-        self.connection = LeaderConnection(addresses, RUN, self.pushed.append, certificates)
+        self.connection = _Connection(addresses, certificates)
+        self.epochs = self.connection.epochs
 
     async def ask(self, question: Question[Any]) -> Any:
         return await self.connection.ask(question)

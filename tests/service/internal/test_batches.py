@@ -22,12 +22,14 @@ from pydantic import BaseModel
 
 from offbeat.service.internal.answers import (
     BodyCheck,
+    CheckInAnswer,
     Done,
+    DownloadPermission,
     Farewell,
     Forwarded,
-    Published,
+    HandInAnswer,
+    OfferAnswer,
     Refused,
-    TokensChanged,
     UploadPermission,
     Welcome,
 )
@@ -43,6 +45,7 @@ from offbeat.service.internal.batches import (
 )
 from offbeat.service.internal.questions import (
     CheckIn,
+    Download,
     Forward,
     GiveUp,
     HandIn,
@@ -87,9 +90,10 @@ VISIT = VisitMessage(
 )
 NEXT = CheckedIn(visit=VISIT, retry_after_seconds=None, finished=False)
 RECEIVED = Received(receipt=ReceiptMessage(counted=True, staleness=0, new_version=False), next=NEXT)
+CHECK = BodyCheck(length=9, compression=None, is_masked=False, values=True)
 
 QUESTIONS: list[BaseModel] = [
-    Hello(protocol=1, front="a" * 32, run="b" * 16),
+    Hello(protocol=1, front="a" * 32),
     StopWaiting(question=7),
     CheckIn(token=TOKEN, wait_seconds=2.5, protocol="1.0", supports="evaluate, privacy"),
     Offer(token=TOKEN, visit=2**63 - 1),
@@ -98,6 +102,8 @@ QUESTIONS: list[BaseModel] = [
     HandIn(token=TOKEN, visit=1, header=HEADER, norm=0.5, blob="updates/3"),
     RenewLease(token=TOKEN, visit=0),
     GiveUp(token=TOKEN, visit=0),
+    Download(token=TOKEN, version=3, is_elsewhere=True, known=f'"{DIGEST}", W/"x"'),
+    Download(token=TOKEN),
     HandInEvaluation(
         token=TOKEN, version=2, result=EvaluationResult(model_sha256=DIGEST, examples=5, metrics={"loss": 0.5})
     ),
@@ -105,21 +111,20 @@ QUESTIONS: list[BaseModel] = [
 ]
 MESSAGES: list[BaseModel] = [
     Refused(kind="busy", detail="later", headers={"Retry-After": "5"}),
-    NEXT,
-    UploadState(wanted=True, offset=3, receipt=None),
-    UploadPermission(
-        check=BodyCheck(length=9, compression=None, is_masked=False, values=True, largest_norm=3.5), received=None
-    ),
-    UploadPermission(received=RECEIVED),
-    RECEIVED,
+    CheckInAnswer(checked_in=NEXT, check=CHECK),
+    CheckInAnswer(checked_in=CheckedIn(visit=None, retry_after_seconds=5.0, finished=False), check=None),
+    OfferAnswer(client=7, state=UploadState(wanted=True, offset=3, receipt=None)),
+    UploadPermission(client=7, check=CHECK, received=None),
+    UploadPermission(client=7, received=RECEIVED),
+    HandInAnswer(received=RECEIVED, check=CHECK),
+    HandInAnswer(received=RECEIVED.model_copy(update={"next": None}), check=None),
+    DownloadPermission(version=3, sha256=DIGEST, name="fitness-3.offbeat"),
     Beat(wanted=True, lease_seconds=None, urgent=True),
     Done(),
     EvaluationReceipt(counted=True),
     Forwarded(status=404, headers=(("Content-Type", "text/html"),), body=BODY),
-    Welcome(),
+    Welcome(run="b" * 16),
     Farewell(kind="follows", reason="another leads"),
-    TokensChanged(tokens=(TOKEN, DIGEST)),
-    Published(version=3, digest=DIGEST, size=40_000_000),
 ]
 
 
@@ -173,6 +178,7 @@ def test_a_share_is_base64_in_json_as_in_the_clients_header() -> None:
 
 LEASE = plain(RenewLease(token=TOKEN, visit=1))
 UPDATE = plain(HandIn(token=TOKEN, visit=1, header=HEADER, norm=0.5, body=BODY))
+DOWNLOAD = plain(Download(token=TOKEN, version=3))
 REQUEST = plain(Forward(method="GET", path="/", headers=(), peer=""))
 
 
@@ -200,6 +206,8 @@ REQUEST = plain(Forward(method="GET", path="/", headers=(), peer=""))
         one(LEASE | {"token": "F" * 64}),
         one(LEASE | {"visit": 2**63}),
         one(LEASE | {"visit": True}),
+        one(DOWNLOAD | {"version": -1}),
+        one(DOWNLOAD | {"known": "x" * 1025}),
         one(REQUEST | {"headers": [["x", "y"]] * 101}),
         one(REQUEST | {"method": "GET\r\nX"}),
         one(UPDATE | {"norm": -1.0}, body=len(BODY)),
@@ -251,12 +259,16 @@ def test_bodies_must_fit_their_messages(content: Any, size: int, bodies: bytes) 
     [
         leads(),
         leads(refused=None),
-        leads(done={}, welcome={}),
+        leads(done={}, welcome={"run": "b" * 16}),
+        leads(welcome={}),
+        leads(welcome={"run": "b" * 15}),
+        leads(welcome={"run": "x" * 16}),
         leads(unknown={}),
         leads(refused={"kind": "unheard-of", "detail": "", "headers": {}}),
         leads(forwarded={"status": 101, "headers": []}),
         leads(beat={"wanted": 1, "lease_seconds": None, "urgent": False}),
-        leads(tokens_changed={"tokens": [TOKEN] * 1001}),
+        leads(download_permission={"version": 3, "sha256": DIGEST, "name": "x" * 257}),
+        leads(download_permission={"version": 3, "sha256": DIGEST[1:], "name": "x"}),
         leads(farewell={"kind": "bored", "reason": ""}),
         b'{"messages":[]}',
         b'{"epoch":-1,"messages":[]}',

@@ -12,11 +12,12 @@ import pytest
 from pydantic import BaseModel
 
 from offbeat.service.internal import channel as channels
-from offbeat.service.internal.answers import Forwarded, TokensChanged
+from offbeat.service.internal.answers import Forwarded
+from offbeat.service.internal.batches import told
 from offbeat.service.internal.channel import Channel
 from offbeat.service.internal.questions import Forward, Question, RenewLease
 from tests.service.internal.conftest import Play
-from tests.service.internal.ends import HELLO, LEASE, TOKEN, Raw, false_leader, fronting, leading, raw, until
+from tests.service.internal.ends import HELLO, LEASE, WELCOME, Raw, false_leader, fronting, leading, raw, until
 
 LEASE_JSON = json.loads(LEASE.model_dump_json())
 LEASE_BATCH = json.dumps({"messages": [{"id": 2, "body": 0, "content": LEASE_JSON}]}).encode()
@@ -25,7 +26,7 @@ REQUEST = Forward(method="GET", path="/", headers=(), peer="")
 REQUEST_JSON = json.loads(REQUEST.model_dump_json())
 
 
-async def echo(front: str, question: Question[Any]) -> BaseModel:
+async def echo(question: Question[Any]) -> BaseModel:
     assert isinstance(question, Forward)
     return Forwarded(status=200, headers=(), body=question.body)
 
@@ -173,12 +174,12 @@ def test_a_silent_end_counts_as_lost(play: Play, path: Path, quick: None, side: 
                 nonlocal connections
                 connections += 1
                 await end.read()
-                end.send({"epoch": 1, "messages": [{"id": None, "body": 0, "welcome": {}}]})
+                end.send(WELCOME)
                 await end.rest()
 
             async with false_leader(path, accept), fronting(path) as front:
                 await until(lambda: connections == 3)
-                assert len(front.pushed) >= 2
+                assert len(front.epochs) >= 2
 
     play(work())
 
@@ -190,7 +191,7 @@ def test_idle_connections_stay_open(play: Play, path: Path, quick: None) -> None
             assert await front.ask(LEASE)
             assert front.connection.is_connected
             assert leader.gone == []
-            assert len(front.pushed) == 1
+            assert front.epochs == [1]
 
     play(work())
 
@@ -208,7 +209,7 @@ def test_an_end_that_was_stopped_itself_reads_before_it_judges(play: Play, path:
 
 
 def test_an_end_that_does_not_read_is_closed(play: Play, path: Path, quick: None) -> None:
-    async def big(front: str, question: Question[Any]) -> BaseModel:
+    async def big(question: Question[Any]) -> BaseModel:
         return Forwarded(status=200, headers=(), body=bytes(2**21))
 
     async def work() -> None:
@@ -248,8 +249,10 @@ def test_what_waits_for_a_slow_end_is_collected(play: Play, path: Path) -> None:
     async def work() -> None:
         async with leading(path) as leader, raw(path) as end:
             end.writer.transport.pause_reading()  # pyright: ignore[reportAttributeAccessIssue]
+            (channel,) = leader.endpoint.channels
+            message = told(None, Forwarded(status=200, headers=(("x", "y" * 2**13),) * 8))
             for _ in range(100):
-                leader.endpoint.push(TokensChanged(tokens=(TOKEN,) * 1000))
+                channel.send(*message)
                 await asyncio.sleep(0)
             end.writer.transport.resume_reading()  # pyright: ignore[reportAttributeAccessIssue]
             for _ in range(100):

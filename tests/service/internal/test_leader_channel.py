@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.service.internal.conftest import Play
-from tests.service.internal.ends import BEAT, LEASE, WELCOME, Raw, false_leader, farewell, fronting, leading
+from tests.service.internal.ends import BEAT, LEASE, RUN, WELCOME, Raw, false_leader, farewell, fronting, leading
 
 
 def told(number: int | None, epoch: int = 1, **message: Any) -> dict[str, Any]:
@@ -46,7 +46,8 @@ def test_a_leader_of_an_older_epoch_is_not_believed(play: Play, path: Path, capl
         [beat_of(2)],
         [WELCOME, WELCOME],
         [WELCOME, told(2, done={})],
-        [WELCOME, told(2, welcome={}, done={})],
+        [WELCOME, told(2, welcome={"run": RUN}, done={})],
+        [told(None, welcome={})],
         [WELCOME, beat_of(9)],
         [WELCOME, told(None, done={})],
         [WELCOME, beat_of(2, epoch=0)],

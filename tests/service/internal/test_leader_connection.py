@@ -14,7 +14,7 @@ import pytest
 from offbeat_core.messages import Beat
 from pydantic import BaseModel
 
-from offbeat.service.internal.answers import Forwarded, Published, TokensChanged, Welcome
+from offbeat.service.internal.answers import Forwarded
 from offbeat.service.internal.questions import LARGEST_FRONT_WEIGHT, CheckIn, Forward, Question, RenewLease
 from offbeat.service.refusal import Refusal
 from tests.service.internal.conftest import Play
@@ -22,6 +22,7 @@ from tests.service.internal.ends import (
     BEAT,
     LEASE,
     NO_WORK,
+    RUN,
     TOKEN,
     WELCOME,
     Raw,
@@ -40,7 +41,7 @@ async def ask_all(front: Any, *questions: Question[Any]) -> list[Any]:
 
 
 def test_each_question_gets_its_own_answer(play: Play, path: Path) -> None:
-    async def answer(front: str, question: Question[Any]) -> BaseModel:
+    async def answer(question: Question[Any]) -> BaseModel:
         assert isinstance(question, RenewLease)
         await asyncio.sleep(0.001 * (question.visit % 7))
         return Beat(wanted=True, lease_seconds=float(question.visit), urgent=False)
@@ -54,27 +55,13 @@ def test_each_question_gets_its_own_answer(play: Play, path: Path) -> None:
     play(work())
 
 
-def test_pushes_arrive_in_order_with_the_answers(play: Play, path: Path) -> None:
-    async def work() -> None:
-        async def answer(front: str, question: Question[Any]) -> BaseModel:
-            leader.endpoint.push(TokensChanged(tokens=(TOKEN,)))
-            leader.endpoint.push(Published(version=1, digest=TOKEN, size=2))
-            return BEAT
-
-        async with leading(path, answer) as leader, fronting(path) as front:
-            await front.ask(LEASE)
-            assert [type(message) for message in front.pushed] == [Welcome, TokensChanged, Published]
-
-    play(work())
-
-
 def test_questions_are_asked_again_after_a_break(play: Play, path: Path) -> None:
     """The leader is lost with questions before, during and after it has decided; another one takes its place."""
 
     async def work() -> None:
         decided = asyncio.Event()
 
-        async def never(front: str, question: Question[Any]) -> BaseModel:
+        async def never(question: Question[Any]) -> BaseModel:
             decided.set()
             await asyncio.sleep(0.3)
             return NO_WORK  # too late
@@ -89,10 +76,10 @@ def test_questions_are_asked_again_after_a_break(play: Play, path: Path) -> None
             assert not front.connection.is_connected
             late = asyncio.create_task(front.ask(LEASE))
 
-            async def answer(_: str, question: Question[Any]) -> BaseModel:
+            async def answer(question: Question[Any]) -> BaseModel:
                 if isinstance(question, Forward):
                     return Forwarded(status=200, headers=())
-                return await beat(_, question)
+                return await beat(question)
 
             async with leading(path, answer, epoch=2) as leader:
                 *answers, refused = await asked
@@ -102,7 +89,7 @@ def test_questions_are_asked_again_after_a_break(play: Play, path: Path) -> None
                 assert await late == BEAT
                 assert front.connection.epoch == 2
                 assert len(leader.questions) == 4
-                assert [type(message) for message in front.pushed] == [Welcome, Welcome]
+                assert front.epochs == [1, 2]
 
     play(work())
 
@@ -133,6 +120,34 @@ def test_a_front_goes_to_the_server_that_leads_and_stays_there(play: Play, path:
     play(work())
 
 
+def test_a_leader_of_another_run_is_not_believed(play: Play, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        second = path.with_name("second")
+        async with fronting(path, second, waits=False) as front:
+            assert front.connection.run_id is None
+            async with leading(path, epoch=None) as standby:
+                await until(lambda: "front_lost" in [record.msg for record in caplog.records])
+                assert not front.connection.found.is_set()
+                standby.endpoint.lead(1)
+                await front.connection.found.wait()
+                assert front.connection.is_connected
+                assert front.connection.run_id == RUN
+            async with leading(path, epoch=2, run="f" * 16) as other:
+                asked = asyncio.create_task(front.ask(LEASE))
+                await until(lambda: other.gone)
+                assert not front.connection.is_connected
+                async with leading(second, epoch=2) as leader:
+                    assert await asked == BEAT
+                    assert len(leader.questions) == 1
+                assert other.questions == []
+                assert (front.connection.run_id, front.epochs) == (RUN, [1, 2])
+
+    with caplog.at_level(logging.DEBUG, "offbeat.service"):
+        play(work())
+    problems = [record.fields["problem"] for record in caplog.records if record.msg == "no_leader"]
+    assert "it leads another run: start this front again" in problems
+
+
 def test_without_a_leader_questions_wait_a_little_and_are_then_refused(play: Play, path: Path, quick: None) -> None:
     async def work() -> None:
         async with fronting(path, waits=False) as front:
@@ -157,9 +172,9 @@ def test_without_a_leader_questions_wait_a_little_and_are_then_refused(play: Pla
 
 
 def test_a_leader_that_does_not_answer_in_time(play: Play, path: Path, quick: None) -> None:
-    async def slow(front: str, question: Question[Any]) -> BaseModel:
+    async def slow(question: Question[Any]) -> BaseModel:
         await asyncio.sleep(0.9)
-        return await beat(front, question)
+        return await beat(question)
 
     async def work() -> None:
         async with leading(path, slow) as leader, fronting(path) as front:
@@ -196,7 +211,7 @@ def test_a_question_that_kills_each_leader_is_given_up(play: Play, path: Path) -
 def test_a_check_in_that_is_cancelled_ends_at_the_leader(play: Play, path: Path) -> None:
     stopped: list[type] = []
 
-    async def wait(front: str, question: Question[Any]) -> BaseModel:
+    async def wait(question: Question[Any]) -> BaseModel:
         try:
             await asyncio.sleep(0.2 if isinstance(question, RenewLease) else 20)
         except asyncio.CancelledError:
@@ -222,9 +237,9 @@ def test_a_check_in_that_is_cancelled_ends_at_the_leader(play: Play, path: Path)
 def test_too_many_questions_are_refused_here(play: Play, path: Path) -> None:
     gate = []
 
-    async def hold(front: str, question: Question[Any]) -> BaseModel:
+    async def hold(question: Question[Any]) -> BaseModel:
         await gate[0].wait()
-        return Forwarded(status=200, headers=()) if isinstance(question, Forward) else await beat(front, question)
+        return Forwarded(status=200, headers=()) if isinstance(question, Forward) else await beat(question)
 
     async def work() -> None:
         gate.append(asyncio.Event())
@@ -263,7 +278,7 @@ def test_a_question_that_is_too_large_harms_no_other(play: Play, path: Path) -> 
 
 @pytest.mark.parametrize("is_led", [False, True])
 def test_questions_are_refused_when_the_front_stops(play: Play, path: Path, is_led: bool) -> None:
-    async def never(front: str, question: Question[Any]) -> BaseModel:
+    async def never(question: Question[Any]) -> BaseModel:
         await asyncio.sleep(0.5)
         return BEAT
 
@@ -303,7 +318,7 @@ def test_nobody_is_flooded_with_lines_while_there_is_no_leader(
 def test_a_leaders_process_is_lost(play: Play, path: Path, kill: signal.Signals) -> None:
     """The question that it has not answered gets its answer from the next leader, and its own comes too late."""
 
-    async def stuck(front: str, question: Question[Any]) -> BaseModel:
+    async def stuck(question: Question[Any]) -> BaseModel:
         await asyncio.sleep(60)
         return BEAT
 

@@ -11,7 +11,7 @@ import torch
 from offbeat.algorithms.components import Compression
 from offbeat.compression import qsgd, random_k, sign, top_k
 from offbeat.service.refusal import Refusal
-from offbeat.service.updates.update_body import StoredUpdate, check_body
+from offbeat.service.updates.update_body import Body, StoredUpdate, check_norm, norm_of
 from tests.service.conftest import body_of
 
 LENGTH = 5
@@ -47,6 +47,11 @@ def safetensors_file(header: object, data: bytes = bytes(4 * LENGTH)) -> bytes:
 
 def info(dtype: object = "F32", shape: object = (LENGTH,), data_offsets: object = (0, 4 * LENGTH)) -> dict[str, object]:
     return {"dtype": dtype, "shape": shape, "data_offsets": data_offsets}
+
+
+def check_body(body: Body, max_norm: float | None) -> None:
+    """Check a body's form, that its values are finite, and its norm."""
+    check_norm(norm_of(body), max_norm)
 
 
 def refused(stored: StoredUpdate, max_norm: float | None = None) -> str:

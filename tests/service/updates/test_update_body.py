@@ -13,7 +13,7 @@ from offbeat.algorithms.components import Compression, LocalPlan
 from offbeat.compression import decode, qsgd, random_k, sign, top_k, wire_bytes
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates import update_body
-from offbeat.service.updates.update_body import BufferedUpdate, StoredUpdate, check_body, largest_body
+from offbeat.service.updates.update_body import BufferedUpdate, StoredUpdate, largest_body
 from tests.service.conftest import body_of
 from tests.service.updates.conftest import (
     COMPRESSIONS,
@@ -22,6 +22,7 @@ from tests.service.updates.conftest import (
     TOP_K,
     VECTOR,
     Store,
+    check_body,
     info,
     refused,
     safetensors_file,
@@ -88,7 +89,7 @@ def test_the_file_stays_as_it_is(store: Store) -> None:
 def test_the_largest_header_is_accepted_and_fits(store: Store) -> None:
     plan = LocalPlan(steps=1, batch_size=1, lr=0.1)
     largest = safetensors_file(json.dumps({"update": info()}).encode().ljust(4096))
-    assert len(largest) == largest_body(LENGTH, plan)
+    assert len(largest) == largest_body(LENGTH, plan.compression)
     check_body(store(largest), None)
     assert refused(store(safetensors_file(json.dumps({"update": info()}).encode().ljust(4097)))) == "malformed-update"
 
@@ -97,8 +98,8 @@ def test_the_largest_header_is_accepted_and_fits(store: Store) -> None:
 def test_a_compressed_body_has_one_size(compression: Compression) -> None:
     plan = LocalPlan(steps=1, batch_size=1, lr=0.1, compression=compression)
     compressor = COMPRESSIONS[compression]
-    assert largest_body(1000, plan) == wire_bytes(compressor, 1000)
-    assert largest_body(LENGTH, plan) == len(compressor.encode(VECTOR, 0).to_bytes())
+    assert largest_body(1000, plan.compression) == wire_bytes(compressor, 1000)
+    assert largest_body(LENGTH, plan.compression) == len(compressor.encode(VECTOR, 0).to_bytes())
 
 
 def test_a_large_body_is_checked_in_little_memory(tmp_path: Path) -> None:

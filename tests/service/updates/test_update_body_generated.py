@@ -10,8 +10,17 @@ from torch import Tensor
 
 from offbeat.compression import Encoded, decode
 from offbeat.service.refusal import Refusal
-from offbeat.service.updates.update_body import StoredUpdate, check_body
-from tests.service.updates.conftest import COMPRESSIONS, GOOD, LENGTH, VECTOR, Store, refused, safetensors_file
+from offbeat.service.updates.update_body import StoredUpdate
+from tests.service.updates.conftest import (
+    COMPRESSIONS,
+    GOOD,
+    LENGTH,
+    VECTOR,
+    Store,
+    check_body,
+    refused,
+    safetensors_file,
+)
 
 
 @st.composite

@@ -193,7 +193,7 @@ def test_the_bytes_before_a_broken_connection_are_kept(server):
         begin_upload(opened, peer, visit, body, end=len(body) - 1)
         opened.send(body[:60])
         time.sleep(0.1)
-    until(lambda: not server.service.uploads._large)
+    until(lambda: not server.front.uploads._large)
     assert peer.http.get("/v1/uploads/0").json()["offset"] == 60
     assert peer.put(visit, body, offset=60, head=peer.head(visit, body)).json()["receipt"]["counted"]
 
@@ -223,16 +223,16 @@ def test_a_stalled_upload_leaves_room_for_others_once_its_connection_is_closed(t
         with line(server, slow) as opened:
             begin_upload(opened, slow, visits[0], body, end=len(body) - 1)
             opened.send(body[:10])
-            until(lambda: server.service.uploads._large)
+            until(lambda: server.front.uploads._large)
             answer = honest.put(visits[1], body[:10], head=honest.head(visits[1], body))
             assert kind_of(answer, 503) == "busy"
             assert answer.headers["retry-after"]
-        until(lambda: not server.service.uploads._large)
+        until(lambda: not server.front.uploads._large)
         assert put_in_pieces(honest, visits[1], body).json()["receipt"]["counted"]
 
 
 def test_one_client_has_no_more_than_two_large_bodies_checked_at_once(server):
-    uploads = server.service.uploads
+    uploads = server.front.uploads
     peer = server.enrol()
     visit = peer.check_in()
     body = body_of(ONES)

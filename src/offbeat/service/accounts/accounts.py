@@ -65,13 +65,16 @@ class Accounts:
 
     def check(self, token: str | None, kind: Kind) -> int:
         """Return the client of a valid token of this kind; −1 for other kinds' tokens."""
-        if not token:
-            raise Refusal("no-token", f"send Authorization: Bearer {PREFIXES[kind]}…", _CHALLENGE)
-        account = self._account(token)
+        hashed = hash_of(token, kind)
+        if hashed in self._registry.accounts:
+            return self.check_hash(hashed, kind)
+        raise _unknown(token or "", kind)
+
+    def check_hash(self, hashed: str, kind: Kind) -> int:
+        """Return as ``check``, for the SHA-256 of a token."""
+        account = self._registry.accounts.get(hashed)
         if account is None:
-            alike = [other for other, prefix in PREFIXES.items() if token.startswith(prefix)]
-            advice = _IF_UNKNOWN[alike[0] if alike else kind]
-            raise Refusal("unknown-token", f"this server does not know the token: {advice}", _CHALLENGE)
+            raise _unknown("", kind)
         if account.kind != kind:
             raise Refusal("foreign-token", f"the token is of the kind {account.kind}: send one of the kind {kind}")
         remedy = _REMEDY_IN_FOLDER if kind == "admin" and account.name == IN_FOLDER else _REMEDIES[kind]
@@ -197,20 +200,16 @@ class Accounts:
             self.audit.add(kind, Change(OWNER, change, values), **facts)
 
 
-class RequestRate:
-    """A token bucket for each client, which can make ``burst`` requests at once."""
+def hash_of(token: str | None, kind: Kind) -> str:
+    """Return the SHA-256 of a token, which should be of this kind; ``Refusal`` if it cannot be any."""
+    if not token:
+        raise Refusal("no-token", f"send Authorization: Bearer {PREFIXES[kind]}…", _CHALLENGE)
+    if not any(looks_like(token, prefix) for prefix in PREFIXES.values()):
+        raise _unknown(token, kind)
+    return token_hash(token)
 
-    def __init__(self, requests_a_second: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._requests_a_second = requests_a_second
-        self._burst = float(burst)
-        self._clock = clock
-        self._buckets: dict[int, tuple[float, float]] = {}  # by client: tokens left, and when
 
-    def take(self, client: int) -> None:
-        """Take one of the client's tokens; ``too-many-requests`` if the bucket is empty."""
-        now = self._clock()
-        left, then = self._buckets.get(client, (self._burst, now))
-        left = min(left + (now - then) * self._requests_a_second, self._burst) - 1
-        if left < 0:
-            raise Refusal("too-many-requests", "too many requests: wait a while", {"Retry-After": "1"})
-        self._buckets[client] = (left, now)
+def _unknown(token: str, kind: Kind) -> Refusal:
+    alike = [other for other, prefix in PREFIXES.items() if token.startswith(prefix)]
+    advice = _IF_UNKNOWN[alike[0] if alike else kind]
+    return Refusal("unknown-token", f"this server does not know the token: {advice}", _CHALLENGE)

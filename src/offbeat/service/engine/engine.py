@@ -11,6 +11,7 @@ An upload, from its last byte to its receipt:
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from offbeat_core.messages import ShareMessage
 
@@ -41,8 +42,8 @@ class Engine:
     The coordinator is used only with the lock held: by the event loop, or by the publisher's thread on its behalf. So a
     request waits for others no longer than the making of a version takes.
 
-    ``state`` is that of the rest of the server, up to the log's last row; ``shares`` is None if updates are not
-    masked.
+    ``state`` is that of the rest of the server, up to the log's last row. Large bodies are files in the folder
+    ``updates``. ``shares`` is None if updates are not masked.
 
     Attributes:
         lock: Guards the coordinator.
@@ -63,6 +64,7 @@ class Engine:
         disk: Disk,
         history: UploadHistory,
         state: ServerState,
+        updates: Path,
         shares: MaskedShares | None = None,
     ) -> None:
         self.run = run
@@ -77,6 +79,7 @@ class Engine:
         self.waiting = WaitingClients()
         self.calls = CallRecorder(run, log_writer, self.tally)
         self.publisher = VersionPublisher(run.coordinator, models, log_writer, disk)
+        self.updates = updates
         self.shares = shares
         self.has_sealed = asyncio.Event()
         self.shared: SharedFiles | None = None

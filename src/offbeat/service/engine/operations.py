@@ -2,7 +2,6 @@
 
 import logging
 import math
-from collections.abc import AsyncIterator
 
 from offbeat_core import messages
 from offbeat_core.errors import OffbeatError
@@ -11,19 +10,18 @@ from offbeat_core.serving.console_log import event
 from offbeat.client_metrics import ClientResult
 from offbeat.compression import uncompressed_bytes
 from offbeat.coordinator import Assignment, Receipt, Unknown
-from offbeat.service.accounts.accounts import Accounts, RequestRate
+from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.accounts.declared_examples import within_share
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluations
 from offbeat.service.engine.engine import Engine
 from offbeat.service.engine.privacy_status import is_without_clients, privacy_status
 from offbeat.service.engine.prometheus_metrics import Metrics
 from offbeat.service.engine.run_control import RunControl
-from offbeat.service.engine.update_receiver import UpdateReceiver, UploadRequest
+from offbeat.service.engine.update_admission import CheckedUpdate, Decision, UpdateAdmission
 from offbeat.service.refusal import Refusal
 from offbeat.service.server_messages import ClientPage, Status
 from offbeat.service.server_settings import ServerSettings
 from offbeat.service.store.client_tally import listed_client
-from offbeat.service.updates.uploads import Uploads
 
 RETRY_SECONDS = 5.0
 """When a client without work is to check in again."""
@@ -32,24 +30,21 @@ RETRY_SECONDS = 5.0
 class Operations:
     """Answers clients and admins with messages; ``is_ready`` until the server stops."""
 
-    def __init__(self, engine: Engine, uploads: Uploads, accounts: Accounts, settings: ServerSettings) -> None:
+    def __init__(self, engine: Engine, accounts: Accounts, settings: ServerSettings) -> None:
         self.engine = engine
-        self.uploads = uploads
         self.accounts = accounts
         self.metrics = Metrics()
         self.is_ready = True
         self.control = RunControl(engine, accounts.audit)
         self._settings = settings
         self._without_clients = (-1, False)  # the log's last row, and whether no client may take part since
-        self._receiver = UpdateReceiver(engine, uploads, accounts, settings.service.max_update_norm)
-        self._rate = RequestRate(settings.service.requests_a_second, settings.burst)
+        self.admission = UpdateAdmission(engine, accounts, settings.service.max_update_norm)
 
-    def client(self, token: str | None) -> int:
-        """Return the client of a valid token that does not ask too often."""
+    def client(self, token: str) -> int:
+        """Return the client of a valid token, by its SHA-256."""
         if not self.is_ready:
             raise Refusal("stopping", "the server is being stopped: try again later", {"Retry-After": "5"})
-        client = self.accounts.check(token, "client")
-        self._rate.take(client)
+        client = self.accounts.check_hash(token, "client")
         self.engine.tally.see(client)
         return client
 
@@ -114,7 +109,7 @@ class Operations:
         # Strangers may ask, so the helper's address is left out.
         return "no new versions, since the helper cannot open sums: see offbeat server status"
 
-    async def check_in(self, client: int, wait_seconds: float) -> messages.CheckedIn:
+    async def check_in(self, client: int, wait_seconds: float) -> tuple[messages.CheckedIn, Assignment | None]:
         """Return a client's work, or when it is to check in again.
 
         Raises:
@@ -132,10 +127,11 @@ class Operations:
             )
         if examples is not None and coordinator.needs_steps(client):
             await self._note_steps(client, examples)
-        checked_in = self._checked_in(client, await self.engine.check_in(client, wait_seconds))
+        assignment = await self.engine.check_in(client, wait_seconds)
+        checked_in = self._checked_in(client, assignment)
         if checked_in.finished:
             await self.engine.confirm()
-        return checked_in
+        return checked_in, assignment
 
     async def _note_steps(self, client: int, examples: int) -> None:
         try:
@@ -190,41 +186,26 @@ class Operations:
         upload_bytes = min(uncompressed_bytes(self.engine.models.length), messages.LARGEST_PROBE)
         return messages.Probe(probe=self._visit(step, None), upload_bytes=upload_bytes)
 
-    async def take_probe(self, client: int, size: int, pieces: AsyncIterator[bytes]) -> messages.ProbeBody:
-        """Read the body of a probe, and forget it."""
-        if size > messages.LARGEST_PROBE:
-            raise Refusal("too-large", f"a probe has at most {messages.LARGEST_PROBE} bytes, not {size}")
-        return messages.ProbeBody(bytes=len(await self.uploads.read(client, size, pieces)))
-
-    async def upload_state(self, client: int, visit: int) -> messages.UploadState:
-        """Return whether an update would count, and how many bytes of it have arrived."""
+    async def offer(self, client: int, visit: int) -> messages.UploadState:
+        """Return whether an update would count."""
         receipt, share = await self.engine.offer(client, visit)
-        if receipt is not None:
-            return messages.UploadState(
-                wanted=False, offset=0, receipt=_receipt_message(receipt), audit_head=self._head
-            )
-        offset = self.uploads.offset(client, visit)
-        return messages.UploadState(wanted=True, offset=offset, receipt=None, share=share)
+        if receipt is None:
+            return messages.UploadState(wanted=True, offset=0, receipt=None, share=share)
+        return messages.UploadState(wanted=False, offset=0, receipt=_receipt_message(receipt), audit_head=self._head)
 
-    async def upload(self, request: UploadRequest) -> messages.Received | messages.Partly:
-        """Receive an update or a part of one; return its receipt, or the bytes so far.
+    async def hand_in(self, update: CheckedUpdate) -> Decision:
+        """Take in an update; ``Refusal``."""
+        decision = await self.admission.decide(update)
+        if decision.is_new:
+            self.metrics.upload_bytes.inc(update.header.bytes)
+            if isinstance(decision.receipt, Receipt) and decision.receipt.counted:
+                self.metrics.staleness.observe(decision.receipt.staleness)
+        return decision
 
-        Raises:
-            Refusal: The update is refused; its beginning may be kept, and ``lost-memory`` frees the visit's slot.
-        """
-        answer = await self._receiver.receive(request)
-        if isinstance(answer, int):
-            return messages.Partly(offset=answer)
-        receipt = _receipt_message(answer.receipt)
-        if not answer.is_new:
-            return messages.Received(receipt=receipt, next=None, audit_head=self._head)
-        self.metrics.upload_bytes.inc(request.header.bytes)
-        if isinstance(answer.receipt, Receipt) and answer.receipt.counted:
-            self.metrics.staleness.observe(answer.receipt.staleness)
-        checked_in = self._checked_in(request.client, answer.assignment) if request.check_in else None
-        if checked_in is not None and checked_in.finished:
-            await self.engine.confirm()
-        return messages.Received(receipt=receipt, next=checked_in, audit_head=self._head)
+    def received(self, client: int, decision: Decision, *, check_in: bool = False) -> messages.Received:
+        """Return the answer to a client's update, and to its check-in if it asked for one."""
+        following = self._checked_in(client, decision.assignment) if decision.is_new and check_in else None
+        return messages.Received(receipt=_receipt_message(decision.receipt), next=following, audit_head=self._head)
 
     @property
     def _head(self) -> str:

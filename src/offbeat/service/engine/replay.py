@@ -12,7 +12,7 @@ from offbeat.service.store.call_records import UpdateFolder, call_of, vector_of
 from offbeat.service.store.model_files import Layout, ModelFiles
 from offbeat.service.store.shared_files import OWNER as CHECKPOINT
 from offbeat.service.store.store import Store
-from offbeat.service.updates.update_body import BufferedUpdate, StoredUpdate, check_body
+from offbeat.service.updates.update_body import BufferedUpdate, StoredUpdate, norm_of
 from offbeat.service.updates.upload_history import norm_unit
 
 
@@ -98,4 +98,4 @@ class Replay:
         if is_stored and has_counted and self.coordinator.participation is None:
             steps, reported = call.arguments["steps"], call.arguments["normaliser"]
             unit = norm_unit(algorithm.payload, assignment.plan, steps, reported)
-            self.history.norms.add(client, check_body(update, None) / unit)
+            self.history.norms.add(client, norm_of(update) / unit)

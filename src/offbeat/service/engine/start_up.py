@@ -100,7 +100,7 @@ async def open_engine(
         if store.shared is not None:
             life = _begin_life(store.log, log_writer, failed)
             unless_started.callback(life.cancel)
-        engine = Engine(run, log_writer, models, store.disk, replay.history, state, shares)
+        engine = Engine(run, log_writer, models, store.disk, replay.history, state, store.folder / "updates", shares)
         unless_started.push_async_callback(engine.close)
         engine.calls.update_files = replay.files
         engine.shared, engine.life = store.shared, life

@@ -3,12 +3,11 @@
 from typing import Annotated
 
 from fastapi import FastAPI, Query
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import Response
 
 from offbeat.service import server_messages
 from offbeat.service.accounts.issued_tokens import token_id as id_of
 from offbeat.service.engine.operations import Operations
-from offbeat.service.http.model_response import ModelResponse
 from offbeat.service.http.request_parts import LARGEST_NUMBER, Admin, Number
 
 _MOST_CLIENTS = 1000  # in one answer
@@ -106,7 +105,7 @@ def _add_client_routes(app: FastAPI, service: Operations) -> None:
 
 
 def _add_run_routes(app: FastAPI, service: Operations) -> None:
-    control, models = service.control, service.engine.models
+    control = service.control
 
     @app.post("/v1/admin/pause")
     async def pause(_: Admin) -> server_messages.Paused:
@@ -125,11 +124,3 @@ def _add_run_routes(app: FastAPI, service: Operations) -> None:
         """Let the run end at a later version; a finished run goes on."""
         await control.extend(wanted.versions)
         return server_messages.Extended(stop_versions=service.stop_versions, finished=service.engine.run.is_finished)
-
-    @app.get("/v1/admin/model", response_class=FileResponse)
-    async def model(_: Admin) -> FileResponse:
-        """Download the newest version of the model."""
-        version = max(models.versions())
-        name = f"{service.engine.coordinator.algorithm.name}-{version}.safetensors"
-        headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
-        return ModelResponse(models, version, headers)

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from offbeat.service.engine.operations import Operations
 from offbeat.service.engine.prometheus_metrics import Metrics
+from offbeat.service.front.front import Front
 from offbeat.service.http.admin_routes import add_admin_routes
 from offbeat.service.http.client_routes import add_client_routes
 from offbeat.service.http.confirmed_denials import ConfirmedDenials
@@ -23,6 +24,7 @@ from offbeat.service.http.live_routes import add_live_routes
 from offbeat.service.http.request_limits import BodyLimit, TokenLimit
 from offbeat.service.http.request_parts import PROBLEMS, authenticate
 from offbeat.service.http.typed_routes import TypedRoutes
+from offbeat.service.http.visit_routes import add_visit_routes
 from offbeat.service.live.viewers import Viewers
 from offbeat.service.refusal import Refusal
 
@@ -51,14 +53,16 @@ def error_answer(service: Operations, error: Exception, path_parameters: Mapping
             raise error
 
 
-def make_app(service: Operations, connections: Connections, viewers: Viewers) -> ASGIApp:
+def make_app(service: Operations, front: Front, connections: Connections, viewers: Viewers) -> ASGIApp:
     """Return the application of a service over these connections."""
     api = FastAPI(
         title="Offbeat", version=PROTOCOL, docs_url=None, redoc_url=None, redirect_slashes=False, responses=PROBLEMS
     )
     api.state.service = service
     api.state.connections = connections
-    add_client_routes(api, service)
+    api.state.front = front
+    add_client_routes(api, service, front.uploads)
+    add_visit_routes(api, front)
     add_admin_routes(api, service)
     add_live_routes(api, service, viewers)
 

@@ -4,13 +4,13 @@ import os
 from collections.abc import Mapping
 from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 
 from fastapi.responses import FileResponse
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from offbeat.service.refusal import Refusal
-from offbeat.service.store.model_files import ModelFiles
 
 
 class ModelResponse(FileResponse):
@@ -21,9 +21,8 @@ class ModelResponse(FileResponse):
     that was restored from a backup may make other bytes of the same version.
     """
 
-    def __init__(self, models: ModelFiles, version: int, headers: Mapping[str, str]) -> None:
-        path = models.path(version)
-        headers = {**headers, "ETag": f'"{models.digest(version)}"'}
+    def __init__(self, path: Path, sha256: str, headers: Mapping[str, str]) -> None:
+        headers = {**headers, "ETag": f'"{sha256}"'}
         super().__init__(path, media_type="application/octet-stream", headers=headers, stat_result=path.stat())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

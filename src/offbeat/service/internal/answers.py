@@ -1,15 +1,13 @@
-"""The leader's messages to a front: answers, and what it sends unasked.
-
-Most answers are the messages for the client, of ``offbeat_core.messages``.
-"""
+"""The leader's answers to a front: the message for the client, and what the front must know."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from offbeat_core.messages import Answer, CompressionMessage, Hex32, Number, Received, Request
+from offbeat_core.messages import Answer, CheckedIn, CompressionMessage, Hex32, Number, Received, Request, UploadState
 from pydantic import ConfigDict, Field, field_validator
 
 from offbeat.service.refusal import KINDS, Refusal
 
+RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16,64}$")]
 _Name = Annotated[str, Field(max_length=256)]
 _Value = Annotated[str, Field(max_length=2**13)]
 Headers = Annotated[tuple[tuple[_Name, _Value], ...], Field(max_length=100)]
@@ -35,22 +33,50 @@ class Done(Answer):
 class BodyCheck(Request):
     """The check of an update's body: ``length`` entries, compressed or not.
 
-    ``values`` says whether all must be finite, and their norm at most ``largest_norm``; otherwise only the form counts,
-    and the norm is not for the leader.
+    ``values`` says whether all must be finite, and the leader is told their norm; otherwise only the form counts.
     """
 
     length: Number
     compression: CompressionMessage | None
     is_masked: bool
     values: bool
-    largest_norm: Annotated[float, Field(ge=0)] | None
+
+
+class CheckInAnswer(Request):
+    """The answer to a check-in, and the check of the update that it asks for."""
+
+    checked_in: CheckedIn
+    check: BodyCheck | None
+
+
+class OfferAnswer(Request):
+    """The state of an update of a client; its offset is the front's to say."""
+
+    client: Number
+    state: UploadState
 
 
 class UploadPermission(Request):
-    """The check that a body needs; or the update's answer, if its visit is over."""
+    """The check that a client's body needs; or the update's answer, if its visit is over."""
 
+    client: Number
     check: BodyCheck | None = None
     received: Received | None = None
+
+
+class HandInAnswer(Request):
+    """The answer to an update, and the check of the next one if the client has got a visit."""
+
+    received: Received
+    check: BodyCheck | None
+
+
+class DownloadPermission(Request):
+    """A version, and the SHA-256 of its file; ``name`` is for people."""
+
+    version: Number
+    sha256: Hex32
+    name: Annotated[str, Field(max_length=256)]
 
 
 class Forwarded(WithBody):
@@ -86,10 +112,9 @@ class Refused(Request):
 
 
 class Welcome(Request):
-    """The leader's answer to a hello.
+    """The leader's answer to a hello, with the run's id."""
 
-    What the front knows of tokens and versions may be out of date.
-    """
+    run: RunId
 
 
 class Farewell(Request):
@@ -97,21 +122,3 @@ class Farewell(Request):
 
     kind: Literal["follows", "stopping", "refused"]
     reason: Annotated[str, Field(max_length=1024)]
-
-
-class TokensChanged(Request):
-    """Tokens were revoked, replaced or made: forget what is known of them."""
-
-    tokens: Annotated[tuple[Hex32, ...], Field(max_length=1000)]
-
-
-class Published(Request):
-    """A version of the model may be downloaded."""
-
-    version: Number
-    digest: Hex32
-    size: Number
-
-
-Push = TokensChanged | Published
-"""A message that the leader sends unasked."""

@@ -6,17 +6,19 @@ It is JSON for the messages, and then the bodies of those that have one.
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar, get_args
 
-from offbeat_core.messages import Beat, CheckedIn, EvaluationReceipt, Number, Received, Request, UploadState
+from offbeat_core.messages import Beat, EvaluationReceipt, Number, Request
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_json
 
 from offbeat.service.internal.answers import (
+    CheckInAnswer,
     Done,
+    DownloadPermission,
     Farewell,
     Forwarded,
-    Published,
+    HandInAnswer,
+    OfferAnswer,
     Refused,
-    TokensChanged,
     UploadPermission,
     Welcome,
     WithBody,
@@ -51,18 +53,17 @@ class Told(Request):
     id: Number | None
     body: Number
     refused: Refused | None = None
-    checked_in: CheckedIn | None = None
-    upload_state: UploadState | None = None
+    check_in: CheckInAnswer | None = None
+    offer: OfferAnswer | None = None
     upload_permission: UploadPermission | None = None
-    received: Received | None = None
+    hand_in: HandInAnswer | None = None
+    download_permission: DownloadPermission | None = None
     beat: Beat | None = None
     done: Done | None = None
     evaluation_receipt: EvaluationReceipt | None = None
     forwarded: Forwarded | None = None
     welcome: Welcome | None = None
     farewell: Farewell | None = None
-    tokens_changed: TokensChanged | None = None
-    published: Published | None = None
 
     @property
     def content(self) -> BaseModel:

@@ -15,7 +15,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.serving.console_log import event
 from pydantic import BaseModel
 
-from offbeat.service.internal.answers import Farewell, Push, Refused, Welcome
+from offbeat.service.internal.answers import Farewell, Refused, Welcome
 from offbeat.service.internal.batches import ProtocolError, leader_opening, read_asked, told
 from offbeat.service.internal.channel import Address, Channel, shown
 from offbeat.service.internal.questions import (
@@ -29,7 +29,7 @@ from offbeat.service.internal.questions import (
 )
 from offbeat.service.refusal import Refusal
 
-Handler = Callable[[str, Question[Any]], Awaitable[BaseModel]]
+Handler = Callable[[Question[Any]], Awaitable[BaseModel]]
 
 LARGEST_WEIGHT = 2 * LARGEST_FRONT_WEIGHT
 """More than this of a front's questions waits for answers only if the front does not count."""
@@ -44,16 +44,14 @@ class FrontEndpoint:
     Until ``lead`` is called, fronts are sent away.
 
     Args:
-        run: The run's id; fronts of another run are refused.
-        handler: Called with a front's id and a question, each in a task; returns an answer of the question's class or
-            raises ``Refusal``. If nobody waits any more for the answer to a ``CheckIn`` it is cancelled.
-        gone: Called with a front's id when its connection is lost.
+        run: The run's id.
+        handler: Called with a question, each in a task; returns an answer of the question's class or raises
+            ``Refusal``. If nobody waits any more for the answer to a ``CheckIn`` it is cancelled.
     """
 
-    def __init__(self, run: str, handler: Handler, gone: Callable[[str], None]) -> None:
+    def __init__(self, run: str, handler: Handler) -> None:
         self.run = run
         self.handler = handler
-        self.gone = gone
         self.epoch: int | None = None
         self.fronts: dict[str, _FrontChannel] = {}
         self.channels: set[_FrontChannel] = set()
@@ -91,12 +89,6 @@ class FrontEndpoint:
         self.epoch = None
         for channel in list(self.channels):
             channel.dismiss(Farewell(kind="stopping", reason=reason))
-
-    def push(self, message: Push) -> None:
-        """Send a message to all fronts."""
-        encoded = told(None, message)
-        for channel in self.fronts.values():
-            channel.send(*encoded)
 
     async def close(self, reason: str) -> None:
         """Send all fronts away, and accept none."""
@@ -139,7 +131,7 @@ class _FrontChannel(Channel):
             if isinstance(question, Hello) or self._front is None:
                 self._greet(question)
             elif not isinstance(question, StopWaiting):
-                self._begin(self._front, number, question)
+                self._begin(number, question)
             elif (task := self._waiting.get(question.question)) is not None:
                 task.cancel()
             if self.is_closing:
@@ -166,8 +158,6 @@ class _FrontChannel(Channel):
         if hello.protocol != INTERNAL_PROTOCOL:
             ours, theirs = INTERNAL_PROTOCOL, hello.protocol
             problem = f"this server speaks version {ours}, the front {theirs}: install the same Offbeat on both"
-        elif hello.run != self._endpoint.run:
-            problem = f"this is run {self._endpoint.run}, the front is for run {hello.run}: name the same store"
         elif self._endpoint.orphaned > LARGEST_FRONT_WEIGHT:
             problem = "too many questions of lost connections wait for their answers"
         if problem is not None:
@@ -182,7 +172,7 @@ class _FrontChannel(Channel):
             self._endpoint.fronts[hello.front] = self
             self._greeting.cancel()
             self.trust(leader_opening(self._endpoint.epoch))
-            self.send(*told(None, Welcome()))
+            self.send(*told(None, Welcome(run=self._endpoint.run)))
             event("front_connected", front=hello.front)
 
     def _leave(self) -> None:
@@ -190,14 +180,13 @@ class _FrontChannel(Channel):
             task.cancel()
         if self._front is not None and self._endpoint.fronts.get(self._front) is self:
             del self._endpoint.fronts[self._front]
-            self._endpoint.gone(self._front)
 
-    def _begin(self, front: str, number: int, question: Question[Any]) -> None:
+    def _begin(self, number: int, question: Question[Any]) -> None:
         size = weight(question)
         if self._weight + size > LARGEST_WEIGHT:
             raise ProtocolError("too many questions wait for their answers")
         self._weight += size
-        task = self._loop.create_task(self._answer(front, number, question))
+        task = self._loop.create_task(self._answer(number, question))
         self._tasks.add(task)
         if isinstance(question, CheckIn):
             self._waiting[number] = task
@@ -210,9 +199,9 @@ class _FrontChannel(Channel):
         if self not in self._endpoint.channels:
             self._endpoint.orphaned -= size
 
-    async def _answer(self, front: str, number: int, question: Question[Any]) -> None:
+    async def _answer(self, number: int, question: Question[Any]) -> None:
         try:
-            answer = await self._endpoint.handler(front, question)
+            answer = await self._endpoint.handler(question)
             assert isinstance(answer, question.answer)
             encoded = told(number, answer)
         except Refusal as refusal:

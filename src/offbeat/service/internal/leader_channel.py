@@ -1,13 +1,13 @@
 """One connection of a front to a server that may lead, and the questions on it."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from offbeat.service.internal.answers import Farewell, Published, Push, Refused, TokensChanged, Welcome
+from offbeat.service.internal.answers import Farewell, Refused, Welcome
 from offbeat.service.internal.batches import FRONT_OPENING, ProtocolError, asked, read_told
 from offbeat.service.internal.channel import Channel
 from offbeat.service.internal.questions import CheckIn, Hello, Question, StopWaiting
@@ -39,11 +39,11 @@ class Pending:
 class Owner(Protocol):
     """The receiver of what a connection brings.
 
-    ``epoch`` is the newest one that is known; ``push`` takes what was not asked for.
+    ``epoch`` is the newest one that is known, ``run_id`` that of the first leader's run.
     """
 
     epoch: int
-    push: Callable[[Push | Welcome], None]
+    run_id: str | None
 
     def accept(self, channel: "LeaderChannel", epoch: int) -> None:
         """Use the connection: it is to the leader."""
@@ -109,12 +109,13 @@ class LeaderChannel(Channel):
             if isinstance(content, Welcome) == self.is_accepted:
                 raise ProtocolError("the first message, and no other, must be a welcome")
             if isinstance(content, Welcome):
+                if content.run != (self._owner.run_id or content.run):
+                    raise ProtocolError("it leads another run: start this front again")
+                self._owner.run_id = content.run
                 self.is_accepted = True
                 self.trust(FRONT_OPENING)
                 self._owner.accept(self, epoch)
                 self.greeted.set()
-            elif isinstance(content, TokensChanged | Published):
-                self._owner.push(content)
             else:
                 self._resolve(message.id, content)
 

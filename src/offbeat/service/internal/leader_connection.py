@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,7 +12,6 @@ from offbeat_core.serving.certificates import Certificates
 from offbeat_core.serving.console_log import event
 from pydantic import BaseModel
 
-from offbeat.service.internal.answers import Push, Welcome
 from offbeat.service.internal.channel import Address, shown
 from offbeat.service.internal.internal_certificates import LEADER_NAME, front_context
 from offbeat.service.internal.leader_channel import LeaderChannel, Pending, busy
@@ -41,26 +40,25 @@ class LeaderConnection:
 
     Args:
         addresses: Where the leader may be. They are tried in turn; where a server leads the connection stays.
-        run_id: The run's id.
-        push: Called with what the leader sends unasked, and first with ``Welcome`` on each new connection.
         certificates: The front's, for TLS; they are read anew for each connection.
 
     Attributes:
         epoch: The newest epoch of a leader so far. What comes from an older one is not accepted.
+        run_id: The run's id; None before the first leader. A leader of another run is not accepted.
+        found: Set once the first leader has accepted the connection.
     """
 
     def __init__(
         self,
         addresses: Sequence[Address],
-        run_id: str,
-        push: Callable[[Push | Welcome], None],
         certificates: Certificates | None = None,
     ) -> None:
         self.epoch = 0
-        self.push = push
+        self.run_id: str | None = None
         self._addresses = addresses
-        self._hello = Hello(protocol=INTERNAL_PROTOCOL, front=secrets.token_hex(16), run=run_id)
+        self._hello = Hello(protocol=INTERNAL_PROTOCOL, front=secrets.token_hex(16))
         self._certificates = certificates
+        self.found = asyncio.Event()
         self._channel: LeaderChannel | None = None
         self._unsent: list[Pending] = []
         self._weight = 0
@@ -158,7 +156,7 @@ class LeaderConnection:
         """Ask this leader from now on, first what waits."""
         self.epoch = epoch
         self._channel = channel
-        self.push(Welcome())
+        self.found.set()
         unsent, self._unsent = self._unsent, []
         for pending in unsent:
             channel.ask(pending)

@@ -5,20 +5,20 @@ A token is the SHA-256 of a client's bearer token: the leader checks it in each 
 
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
-from offbeat_core.messages import (
-    Beat,
-    CheckedIn,
-    EvaluationReceipt,
-    EvaluationResult,
-    Hex32,
-    Number,
-    Received,
-    Request,
-    UploadState,
-)
+from offbeat_core.messages import Beat, EvaluationReceipt, EvaluationResult, Hex32, Number, Request
 from pydantic import BaseModel, Field
 
-from offbeat.service.internal.answers import Done, Forwarded, Headers, UploadPermission, WithBody
+from offbeat.service.internal.answers import (
+    CheckInAnswer,
+    Done,
+    DownloadPermission,
+    Forwarded,
+    HandInAnswer,
+    Headers,
+    OfferAnswer,
+    UploadPermission,
+    WithBody,
+)
 from offbeat.service.updates.update_header import Header
 
 INTERNAL_PROTOCOL = 1
@@ -31,7 +31,6 @@ LARGEST_FRONT_WEIGHT = 2**26
 """Bytes of a front's questions that wait for their answers, by ``weight``; the front refuses what exceeds it."""
 
 FrontId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16,64}$")]
 _Text = Annotated[str, Field(max_length=1024)]
 
 A = TypeVar("A", bound=BaseModel)
@@ -53,7 +52,6 @@ class Hello(Request):
     kind: Literal["hello"] = "hello"
     protocol: int
     front: FrontId
-    run: RunId
 
 
 class StopWaiting(Request):
@@ -63,13 +61,13 @@ class StopWaiting(Request):
     question: Number
 
 
-class CheckIn(Question[CheckedIn]):
+class CheckIn(Question[CheckInAnswer]):
     """A client's request for work.
 
     ``protocol`` and ``supports`` are the client's headers ``Offbeat-Protocol`` and ``Offbeat-Supports``.
     """
 
-    answer = CheckedIn
+    answer = CheckInAnswer
     kind: Literal["check_in"] = "check_in"
     token: Hex32
     wait_seconds: Annotated[float, Field(ge=0, le=60)] = 0.0
@@ -77,10 +75,10 @@ class CheckIn(Question[CheckedIn]):
     supports: _Text | None = None
 
 
-class Offer(Question[UploadState]):
+class Offer(Question[OfferAnswer]):
     """The question whether an update would count."""
 
-    answer = UploadState
+    answer = OfferAnswer
     kind: Literal["offer"] = "offer"
     token: Hex32
     visit: Number
@@ -96,14 +94,14 @@ class MayUpload(Question[UploadPermission]):
     header: Annotated[Header, Field(union_mode="left_to_right")]
 
 
-class HandIn(Question[Received], WithBody):
+class HandIn(Question[HandInAnswer], WithBody):
     """A complete update, which the front has checked against its header.
 
     The body of a small one is in ``body``; a large one is durable in the store under the name ``blob``. ``norm`` is its
     Euclidean norm, None if that must not be known. With ``check_in`` the client asks for its next visit.
     """
 
-    answer = Received
+    answer = HandInAnswer
     largest_body = LARGEST_INLINE
     kind: Literal["hand_in"] = "hand_in"
     token: Hex32
@@ -140,6 +138,21 @@ class GiveUp(Question[Done]):
     visit: Number
 
 
+class Download(Question[DownloadPermission]):
+    """The question whether a client may download a version, or an admin the newest one.
+
+    With ``is_elsewhere`` the front does not have the leader's files: the version must be in the store of blobs.
+    ``known`` is the client's header ``If-None-Match``.
+    """
+
+    answer = DownloadPermission
+    kind: Literal["download"] = "download"
+    token: Hex32
+    version: Number | None = None
+    is_elsewhere: bool = False
+    known: _Text | None = None
+
+
 class HandInEvaluation(Question[EvaluationReceipt]):
     """A client's evaluation of a version."""
 
@@ -165,7 +178,17 @@ class Forward(Question[Forwarded], WithBody):
 
 
 AnyQuestion = Annotated[
-    Hello | StopWaiting | CheckIn | Offer | MayUpload | HandIn | RenewLease | GiveUp | HandInEvaluation | Forward,
+    Hello
+    | StopWaiting
+    | CheckIn
+    | Offer
+    | MayUpload
+    | HandIn
+    | RenewLease
+    | GiveUp
+    | Download
+    | HandInEvaluation
+    | Forward,
     Field(discriminator="kind"),
 ]
 

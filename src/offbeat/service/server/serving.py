@@ -31,11 +31,15 @@ from offbeat.service.audit.audit_log import AuditLog, start_facts
 from offbeat.service.blobs.check_blobs import check
 from offbeat.service.engine.engine import Engine
 from offbeat.service.engine.evaluation_queue import EvaluationQueue
+from offbeat.service.engine.leader import Leader
 from offbeat.service.engine.lease_timer import LeaseTimer
 from offbeat.service.engine.operations import Operations
 from offbeat.service.engine.server_checkpoint import CheckpointSchedule, CheckpointWriter
 from offbeat.service.engine.start_up import open_engine
+from offbeat.service.front.front import Front
+from offbeat.service.front.request_rate import RequestRate
 from offbeat.service.http.http_app import make_app
+from offbeat.service.internal.answers import DownloadPermission
 from offbeat.service.live.live_state import live_state
 from offbeat.service.live.viewers import Viewers
 from offbeat.service.log.log import LogUnavailableError
@@ -43,7 +47,7 @@ from offbeat.service.masked.sum_opener import SumOpener
 from offbeat.service.refusal import Refusal
 from offbeat.service.server.addresses import local_host, public_host, write_address
 from offbeat.service.server_settings import ServerSettings
-from offbeat.service.store.model_files import Layout
+from offbeat.service.store.model_files import Layout, ModelFiles
 from offbeat.service.store.store import Store
 from offbeat.service.updates.uploads import Uploads
 
@@ -61,6 +65,7 @@ class Listening:
     public_url: str  # for clients
     enrolment_token: str  # that in the server's folder
     service: Operations
+    front: Front
     checkpoints: CheckpointWriter
     viewers: Viewers  # of the live page
 
@@ -158,7 +163,15 @@ async def _listen(
         lambda: engine.run.now,
         engine.log_writer.wait_until_durable,
     )
-    http = HttpServer(make_app(service, connections, viewers), listener, settings.certificates, limit)
+    front = Front(
+        Leader(service),
+        Uploads(settings.folder, settings.upload_budget),
+        RequestRate(settings.service.requests_a_second, settings.burst),
+        partial(_model_file, engine.models),
+        engine.disk.refusal,
+        engine.shared,
+    )
+    http = HttpServer(make_app(service, front, connections, viewers), listener, settings.certificates, limit)
     schedule = CheckpointSchedule(
         engine,
         checkpoints,
@@ -178,7 +191,7 @@ async def _listen(
         task.add_done_callback(lambda task: end.set(None if task.cancelled() else task.exception()))
     try:
         write_address(settings.folder, url, settings.certificates and settings.certificates.certificate)
-        ready(Listening(url, public_url, enrolment_token, service, checkpoints, viewers))
+        ready(Listening(url, public_url, enrolment_token, service, front, checkpoints, viewers))
         await end.wait()
     finally:
         service.is_ready = False
@@ -197,6 +210,10 @@ async def _listen(
             await checkpoints.write()
 
 
+async def _model_file(models: ModelFiles, found: DownloadPermission) -> Path:
+    return models.path(found.version)
+
+
 async def _open_service(settings: ServerSettings, engine: Engine) -> Operations:
     audit = AuditLog(engine.log_writer, engine.state)
     accounts = Accounts(
@@ -209,8 +226,7 @@ async def _open_service(settings: ServerSettings, engine: Engine) -> Operations:
         keeps_examples=settings.privacy is None,
     )
     audit.add("server started", run=engine.run.state.run_id, **start_facts(settings))
-    uploads = Uploads(settings.folder, settings.upload_budget)
-    service = Operations(engine, uploads, accounts, settings)
+    service = Operations(engine, accounts, settings)
     await service.weigh_clients()  # in case the last server ended just before
     return service
 

@@ -92,9 +92,9 @@ class SharedFiles:
         """
         digest = await asyncio.to_thread(digest_of, path)
         values: dict[str, Any] = {"number": number, "file": f"checkpoints/{number}-{digest[:16]}", "sha256": digest}
-        values["models"] = {str(version): [_model(version, one), one] for version, (_, one) in models.items()}
+        values["models"] = {str(version): [model_name(version, one), one] for version, (_, one) in models.items()}
         for version, (model, one) in models.items():
-            await self.upload(model, _model(version, one))
+            await self.upload(model, model_name(version, one))
         await self.upload(path, values["file"])
         return Change(OWNER, "write", values)
 
@@ -124,7 +124,8 @@ def _errors(blobs: Blobs) -> Generator[None]:
         raise OffbeatError(f"cannot follow the run's log: {error}; start this server again") from error
 
 
-def _model(version: int, digest: str) -> str:
+def model_name(version: int, digest: str) -> str:
+    """Return the name of a version's file."""
     return f"models/{version}-{digest[:16]}"
 
 

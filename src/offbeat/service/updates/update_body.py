@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.components import Compression, LocalPlan
+from offbeat.algorithms.components import Compression
 from offbeat.compression import COMPRESSORS, Compressor, Encoded, decode, wire_bytes
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.body_file import LARGEST_BEGINNING, Entries
@@ -28,11 +28,11 @@ _TYPES = {"F32": torch.float32, "BF16": torch.bfloat16}
 _ON_DISK = {torch.float32: "<f4", torch.bfloat16: "<i2"}  # numpy has no bfloat16
 
 
-def largest_body(length: int, plan: LocalPlan) -> int:
-    """Return the most bytes of the body of an update ``(length,)`` under this plan."""
-    if plan.compression is None:
+def largest_body(length: int, compression: Compression | None) -> int:
+    """Return the most bytes of the body of an update ``(length,)``."""
+    if compression is None:
         return _PREFIX.size + _LARGEST_HEADER + 4 * length
-    return wire_bytes(_compressor(plan.compression), length)
+    return wire_bytes(_compressor(compression), length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,19 +106,24 @@ def _resolved(body: Body) -> Tensor:
     return _vector(_entries(body, start, body.length * dtype.itemsize), dtype)
 
 
-def check_body(body: Body, max_norm: float | None) -> float:
-    """Check an update's body; return its Euclidean norm, ≤ ``max_norm`` if given.
+def norm_of(body: Body) -> float:
+    """Return an update's Euclidean norm; NaN if an entry is not finite.
 
     This takes little memory unless the body is compressed.
 
     Raises:
-        Refusal: ``malformed-update``, ``wrong-plan``, ``wrong-type``, ``wrong-shape``, ``not-finite`` or
-            ``norm-too-large``.
+        Refusal: ``malformed-update``, ``wrong-plan``, ``wrong-type`` or ``wrong-shape``.
         OSError: The file is missing, or too short.
     """
-    norm = _norm(body)
-    check_norm(norm, max_norm)
-    return norm
+    squares = 0.0
+    for part in _parts(body):
+        square = torch.dot(part, part).item()
+        if not math.isfinite(square):
+            if not part.isfinite().all():
+                return math.nan
+            square = torch.dot(part.double(), part.double()).item()
+        squares += square
+    return math.sqrt(squares)
 
 
 def check_norm(norm: float, max_norm: float | None) -> None:
@@ -145,24 +150,11 @@ def find_entries(beginning: bytes, size: int, length: int) -> Entries | None:
 
 
 def check_form(body: Body) -> None:
-    """Check the form of an update's body as ``check_body``, but none of its values."""
+    """Check the form of an update's body as ``norm_of``, but none of its values."""
     if body.plan_compression is not None:
         _decompressed(body, _compressor(body.plan_compression))
     else:
         _layout_of(body)
-
-
-def _norm(body: Body) -> float:
-    """Return an update's Euclidean norm; NaN if an entry is not finite."""
-    squares = 0.0
-    for part in _parts(body):
-        square = torch.dot(part, part).item()
-        if not math.isfinite(square):
-            if not part.isfinite().all():
-                return math.nan
-            square = torch.dot(part.double(), part.double()).item()
-        squares += square
-    return math.sqrt(squares)
 
 
 def _parts(body: Body) -> Iterator[Tensor]:

@@ -22,7 +22,7 @@ SMALL = 2**16
 _BATCH = 2**20  # bytes written at once
 _MAX_PIECES = 512  # written at once; systems accept 1024
 _SLOWEST = 1000  # bytes a second, over a whole request
-_MAX_SMALL = 32  # small bodies of one client at once
+_MAX_SMALL = 32  # small bodies of one token at once
 _MAX_UNDECIDED = 2  # large bodies of one client at once
 
 
@@ -58,7 +58,7 @@ class Uploads:
         self._bytes = 0  # of uploads under way
         self._large: dict[int, asyncio.Task[Any]] = {}  # by client, the upload under way
         self._files: dict[int, BodyFile] = {}  # by client, the incomplete body, open or not
-        self._small: dict[int, int] = {}  # by client, the number of uploads under way
+        self._small: dict[str, int] = {}  # by token, the number of uploads under way
         self._undecided: dict[int, int] = {}  # by client
 
     def offset(self, client: int, visit: int) -> int:
@@ -68,12 +68,12 @@ class Uploads:
         except FileNotFoundError:
             return 0
 
-    async def read(self, client: int, size: int, pieces: AsyncIterator[bytes]) -> bytearray:
-        """Return a small body of this size, or raise ``Refusal``."""
-        if self._small.get(client, 0) >= _MAX_SMALL:
+    async def read(self, token: str, size: int, pieces: AsyncIterator[bytes]) -> bytearray:
+        """Return a small body of this size, of the client with this token, or raise ``Refusal``."""
+        if self._small.get(token, 0) >= _MAX_SMALL:
             raise _busy()
         body = bytearray()
-        with counted(self._small, client), self._within_budget(size):
+        with counted(self._small, token), self._within_budget(size):
             async with self._patience(size) as patience:
                 async for piece in pieces:
                     body += piece

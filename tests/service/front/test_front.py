@@ -14,8 +14,8 @@ import torch
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.buffers.noisy_sum import noisy
 from offbeat.coordinator.participation_limits import Participation
-from offbeat.service.engine import update_receiver
 from offbeat.service.engine.privacy_status import PrivacySettings
+from offbeat.service.front import front
 from offbeat.whole_numbers import Grid, WholeNumbers
 from tests.service.conftest import body_of, running
 from tests.service.http_client import (
@@ -52,8 +52,8 @@ class Gate:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     """Holds the first large body between its check and what comes after that."""
-    made = Gate(update_receiver.check_norm)
-    monkeypatch.setattr(update_receiver, "check_norm", made)
+    made = Gate(front.check_norm)
+    monkeypatch.setattr(front, "check_norm", made)
     return made
 
 
@@ -62,7 +62,7 @@ def test_a_large_body_is_checked_while_it_arrives(server, monkeypatch):
     visit = peer.check_in()
     assert kind_of(put_in_pieces(peer, visit, body_of(NANS)), 422) == "not-finite"
     with monkeypatch.context() as patch:
-        patch.delattr(update_receiver, "check_body")
+        patch.delattr(front, "norm_of")
         assert put_in_pieces(peer, visit, body_of(ONES)).json()["receipt"]["counted"]
     ((_, norm),) = server.service.engine.history.norms.entries()
     assert norm == pytest.approx(ONES.norm().item() / 2)  # a visit has two steps

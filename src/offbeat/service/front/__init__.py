@@ -1,0 +1,1 @@
+"""What stands before the leader: it speaks with clients, and receives and checks what they send."""
