@@ -67,6 +67,15 @@ class ServiceSettings(Section):
         return {name for name, key in cls.model_fields.items() if FIXED in key.metadata}
 
 
+@dataclass(frozen=True)
+class FrontsElsewhere:
+    """Where a leader listens for fronts on other machines."""
+
+    host: str
+    port: int
+    certificates: Certificates  # the leader's, for mutual TLS
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
     """All settings of a server."""
@@ -75,6 +84,8 @@ class ServerSettings:
     service: ServiceSettings = field(default_factory=ServiceSettings)
     store: StoreSettings | None = None  # a log and blobs that several servers share; None: in the folder
     certificates: Certificates | None = None  # for TLS; None for plain HTTP
+    front_processes: int = 0  # that serve clients in place of the leader's own process, on its machine
+    fronts: FrontsElsewhere | None = None  # None if there are none on other machines
     checkpoint_bytes: int = 2**28  # of updates between two checkpoints, at most; for large models 16 of theirs
     upload_budget: int = 2**34  # bytes of uploads under way, at most
     burst: int = 200  # requests of a client at once

@@ -1,13 +1,9 @@
 """From a server's file to a running server."""
 
-import asyncio
-import gc
 import json
 import math
-import signal
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +20,14 @@ from offbeat.config.import_path import is_import_path
 from offbeat.config.server_file import ServerFile
 from offbeat.coordinator import Coordinator
 from offbeat.service.engine.privacy_status import PrivacySettings
+from offbeat.service.server.event_loop import run_until_a_signal
 from offbeat.service.server.serving import Listening, serve
-from offbeat.service.server_settings import ServerSettings
 from offbeat.service.store.model_files import Layout
 from offbeat.training.default_metrics import default_metrics
 from offbeat.training.flat_model import FlatModel
 from offbeat.worlds.algorithm_setup import dry_run, guard_pattern, wrap_buffer
 from offbeat.worlds.served_privacy import check_plans, privacy_settings, protect
 from offbeat.worlds.workload import build_dataset, build_model, load_loss
-
-_DISK_THREADS = 32  # most of them wait for the disk
 
 
 def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
@@ -49,23 +43,7 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
             privacy=privacy,
             config=_config(file, privacy),
         )
-        _run(settings, coordinator, layout, ready)
-
-
-def _run(
-    settings: ServerSettings, coordinator: Coordinator, layout: Layout, ready: Callable[[Listening], None]
-) -> None:
-    async def until_a_signal() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_default_executor(ThreadPoolExecutor(_DISK_THREADS))
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
-        await serve(settings, coordinator, layout, ready=ready, stop=stop)
-
-    _relax_garbage_collection()
-    with asyncio.Runner(loop_factory=_event_loop_factory()) as runner:
-        runner.run(until_a_signal())
+        run_until_a_signal(lambda stop: serve(settings, coordinator, layout, ready=ready, stop=stop))
 
 
 def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
@@ -123,22 +101,6 @@ def _config(file: ServerFile, privacy: PrivacySettings | None) -> dict[str, Any]
     if privacy is not None and privacy.terms is not None:
         config["privacy"]["terms"] = privacy.terms.digest.hex()
     return config
-
-
-def _event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    # uvloop serves small requests faster; it does not exist for Windows.
-    if sys.platform == "win32":
-        return None
-    import uvloop
-
-    return uvloop.new_event_loop
-
-
-def _relax_garbage_collection() -> None:
-    # Requests make many objects, but few cycles.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 100)
 
 
 def _evaluation_command(file: ServerFile) -> Sequence[str]:

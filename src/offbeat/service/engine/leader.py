@@ -95,12 +95,12 @@ class Leader:
         return await self._service.evaluated(self._service.client(asked.token), asked.version, asked.result)
 
     async def _download(self, asked: questions.Download) -> DownloadPermission:
-        engine, version = self._service.engine, asked.version
-        if version is None:
+        engine = self._service.engine
+        if asked.by_admin:
             self._service.accounts.check_hash(asked.token, "admin")
-            version = max(engine.models.versions())
         else:
             self._service.client(asked.token)
+        version = max(engine.models.versions()) if asked.version is None else asked.version
         path = engine.models.path(version)
         try:
             digest, size = engine.models.digest(version), path.stat().st_size

@@ -40,6 +40,11 @@ class Operations:
         self._without_clients = (-1, False)  # the log's last row, and whether no client may take part since
         self.admission = UpdateAdmission(engine, accounts, settings.service.max_update_norm)
 
+    def count_refusal(self, kind: str) -> None:
+        """Count a refusal, in the metrics and in the audit log."""
+        self.metrics.refusals.labels(kind).inc()
+        self.accounts.audit.count("refusals", kind)
+
     def client(self, token: str) -> int:
         """Return the client of a valid token, by its SHA-256."""
         if not self.is_ready:

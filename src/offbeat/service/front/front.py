@@ -30,6 +30,7 @@ from offbeat.service.updates.update_body import (
     check_form,
     check_norm,
     find_entries,
+    largest_body,
     norm_of,
 )
 from offbeat.service.updates.update_header import Header, ShareHeader
@@ -108,7 +109,7 @@ class Front:
         self.leader = leader
         self.uploads = uploads
         self.rate = rate
-        self._disk_refusal = disk_refusal
+        self.disk_refusal = disk_refusal
         self._shared = shared
         self.is_elsewhere = is_elsewhere
         self._models = models
@@ -156,13 +157,13 @@ class Front:
                 return await self._upload_small(request)
             return await self._upload_large(request)
         except OSError as error:
-            raise self._disk_refusal(error) from None
+            raise self.disk_refusal(error) from None
 
     async def _upload_small(self, request: UploadRequest) -> messages.Received:
         caller, header = request.caller, request.header
         visit, check = self._checks.get(caller.token, (-1, None))
         over = None
-        if check is None or visit != request.visit or check.is_masked != isinstance(header, ShareHeader):
+        if check is None or visit != request.visit or not _may_fit(check, header):
             permission = await self.ask(caller, MayUpload(token=caller.token, visit=request.visit, header=header))
             check, over = permission.check, permission.received
         # Also the body of an update whose visit is over, so that the connection can stay open.
@@ -241,6 +242,13 @@ class Front:
         self._checks.move_to_end(caller.token)
         if len(self._checks) > _MOST_CHECKS:
             self._checks.popitem(last=False)
+
+
+def _may_fit(check: BodyCheck, header: Header) -> bool:
+    """Return whether a header may be that of a body that passes the check; else the leader says what is wrong."""
+    if isinstance(header, ShareHeader) or check.is_masked:
+        return isinstance(header, ShareHeader) and check.is_masked and header.bytes == 4 * check.length
+    return header.bytes <= largest_body(check.length, _compression(check))
 
 
 def _entries_finder(check: BodyCheck, size: int) -> FindEntries:

@@ -1,7 +1,6 @@
 """The other routes for clients, which the leader serves; ``docs/protocol.md`` describes them."""
 
 from fastapi import FastAPI, Request
-from fastapi.responses import RedirectResponse
 from offbeat_core import messages
 
 from offbeat.service.engine.client_support import missing_terms, other_protocol
@@ -15,11 +14,6 @@ def add_client_routes(app: FastAPI, service: Operations, uploads: Uploads) -> No
     """Add the routes for accounts, probes and the like to an application."""
     _add_account_routes(app, service)
     _add_probe_routes(app, service, uploads)
-
-    @app.get("/v1/models/latest", status_code=307, response_class=RedirectResponse)
-    async def latest(client: Client) -> RedirectResponse:
-        """Find the newest version of the model."""
-        return RedirectResponse(f"/v1/models/{max(service.engine.models.versions())}")
 
     @app.post("/v1/evaluations/{version}/give-up", status_code=204)
     async def give_up_evaluation(client: Client, version: Number) -> None:

@@ -15,7 +15,7 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError, create_model
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from offbeat.service.http.request_parts import header
 from offbeat.service.refusal import Refusal
@@ -26,12 +26,19 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 class TypedRoutes:
     """An ASGI application of all routes of ``api``, which itself serves nothing.
 
-    ``answer`` converts the errors of routes; it has the request's path parameters, too.
+    ``answer`` converts the errors of routes; it has the request's path parameters, too. ``otherwise`` serves what no
+    route of ``api`` does; None to refuse it.
     """
 
-    def __init__(self, api: FastAPI, answer: Callable[[Exception, dict[str, str]], Response]) -> None:
+    def __init__(
+        self,
+        api: FastAPI,
+        answer: Callable[[Exception, dict[str, str]], Response],
+        otherwise: ASGIApp | None = None,
+    ) -> None:
         self._api = api
         self._answer = answer
+        self._otherwise = otherwise
         self._routes = [_TypedRoute(route) for route in api.routes if isinstance(route, APIRoute)]
         without = [route for route in self._routes if not route.pattern.groups]  # parameters in the path
         self._fixed = {(route.path, method): route for route in without for method in route.methods}
@@ -41,14 +48,19 @@ class TypedRoutes:
         scope["app"] = self._api
         given: dict[str, str] = {}
         try:
-            scope["route"], given = self._route(scope)
+            route, given = self._route(scope)
+            if route is None:
+                assert self._otherwise is not None
+                await self._otherwise(scope, receive, send)
+                return
+            scope["route"] = route
             response = await scope["route"].call(Request(scope, receive), given)
             await response(scope, receive, send)
         except Exception as error:
             await self._answer(error, given)(scope, receive, send)
 
-    def _route(self, scope: Scope) -> "tuple[_TypedRoute, dict[str, str]]":
-        """Return a request's route, and its path's parameters."""
+    def _route(self, scope: Scope) -> "tuple[_TypedRoute | None, dict[str, str]]":
+        """Return a request's route, and its path's parameters; None if it is not for ``api``."""
         path, method = scope["path"], scope["method"]
         if (fixed := self._fixed.get((path, method))) is not None:
             return fixed, {}
@@ -58,6 +70,8 @@ class TypedRoutes:
                 if method in route.methods:
                     return route, match.groupdict()
                 allowed |= route.methods
+        if self._otherwise is not None:
+            return None, {}
         if allowed:
             raise Refusal("method-not-allowed", "Method Not Allowed", {"Allow": ", ".join(sorted(allowed))})
         raise Refusal("not-found", "Not Found")

@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, FastAPI, Request
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import FileResponse, RedirectResponse, Response
 from offbeat_core import messages
 from offbeat_core.serving.connections import peer_of
 from starlette.requests import ClientDisconnect
@@ -115,6 +115,12 @@ def _add_upload_routes(app: FastAPI, front: Front) -> None:
 
 
 def _add_download_routes(app: FastAPI, front: Front) -> None:
+    @app.get("/v1/models/latest", status_code=307, response_class=RedirectResponse)
+    async def latest(client: Client) -> RedirectResponse:
+        """Find the newest version of the model."""
+        found = await front.ask(client, Download(token=client.token))
+        return RedirectResponse(f"/v1/models/{found.version}")
+
     @app.get("/v1/models/{version}", response_class=FileResponse, response_model=None)
     async def model(client: Client, version: Number, if_none_match: Text = None) -> Response:
         """Download a version of the model."""
@@ -127,7 +133,7 @@ def _add_download_routes(app: FastAPI, front: Front) -> None:
     @app.get("/v1/admin/model", response_class=FileResponse)
     async def newest(admin: Admin) -> FileResponse:
         """Download the newest version of the model."""
-        found = await front.ask(admin, Download(token=admin.token, is_elsewhere=front.is_elsewhere))
+        found = await front.ask(admin, Download(token=admin.token, by_admin=True, is_elsewhere=front.is_elsewhere))
         headers = {"Content-Disposition": f'attachment; filename="{found.name}"', "Cache-Control": "no-store"}
         return ModelResponse(await front.model(found), found.sha256, headers)
 

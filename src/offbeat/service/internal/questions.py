@@ -139,7 +139,7 @@ class GiveUp(Question[Done]):
 
 
 class Download(Question[DownloadPermission]):
-    """The question whether a client may download a version, or an admin the newest one.
+    """The question whether a client, or an admin, may download a version; None for the newest one.
 
     With ``is_elsewhere`` the front does not have the leader's files: the version must be in the store of blobs.
     ``known`` is the client's header ``If-None-Match``.
@@ -149,6 +149,7 @@ class Download(Question[DownloadPermission]):
     kind: Literal["download"] = "download"
     token: Hex32
     version: Number | None = None
+    by_admin: bool = False
     is_elsewhere: bool = False
     known: _Text | None = None
 

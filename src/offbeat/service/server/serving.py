@@ -10,12 +10,11 @@ checkpoint, close the log, release the folder.
 import asyncio
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
 
 from offbeat_core.errors import OffbeatError
 from offbeat_core.files import write_durably
@@ -46,14 +45,15 @@ from offbeat.service.log.log import LogUnavailableError
 from offbeat.service.masked.sum_opener import SumOpener
 from offbeat.service.refusal import Refusal
 from offbeat.service.server.addresses import local_host, public_host, write_address
+from offbeat.service.server.common_end import GRACE_SECONDS, CommonEnd, unless_stopped
+from offbeat.service.server.fronts import Fronts
 from offbeat.service.server_settings import ServerSettings
 from offbeat.service.store.model_files import Layout, ModelFiles
 from offbeat.service.store.store import Store
 from offbeat.service.updates.uploads import Uploads
 
-T = TypeVar("T")
-
-_GRACE_SECONDS = 10.0  # for requests under way when the server stops
+_TRIES = 20
+_PAUSE_SECONDS = 0.1  # between two tries to listen
 _MIN_MODELS = 16  # a checkpoint is due by size after updates of at least so many models
 
 
@@ -70,24 +70,6 @@ class Listening:
     viewers: Viewers  # of the live page
 
 
-class _End:
-    """The end of a server, by request or by an error; the first one counts."""
-
-    def __init__(self) -> None:
-        self.error: BaseException | None = None
-        self._has_come = asyncio.Event()
-
-    def set(self, error: BaseException | None = None) -> None:
-        if not self._has_come.is_set():
-            self.error = error
-            self._has_come.set()
-
-    async def wait(self) -> None:
-        await self._has_come.wait()
-        if self.error is not None:
-            raise self.error
-
-
 async def serve(
     settings: ServerSettings,
     coordinator: Coordinator,
@@ -100,7 +82,7 @@ async def serve(
 
     At the end the server finishes the requests under way, and writes a checkpoint. The coordinator is a fresh one.
     """
-    end, limit = _End(), max_connections(raise_file_limit())
+    end, limit = CommonEnd(), max_connections(raise_file_limit())
     with (
         _private_files(),
         _disk_errors(settings.folder, end),
@@ -108,39 +90,39 @@ async def serve(
         ExitStack() as listening,
     ):
         if store.shared is None:
-            listener = listening.enter_context(listen(settings.service.host, settings.service.port))
+            listener = listening.enter_context(await _listen_patiently(settings))
         else:
             await check(store.shared.blobs)
             listener = None  # a server that stands by refuses connections, so that a balancer turns to the leader
-        opened = await _unless_stopped(open_engine(store, coordinator, layout, settings, end.set), stop)
+        opened = await unless_stopped(open_engine(store, coordinator, layout, settings, end.set), stop)
         if opened is None:
             return
         engine, checkpoints = opened
         try:
             if listener is None:
-                listener = listening.enter_context(listen(settings.service.host, settings.service.port))
+                listener = listening.enter_context(await _listen_patiently(settings))
             service = await _open_service(settings, engine)
             await _folder_token(store, service, "admin")
             token = await _folder_token(store, service, "enrolment")
             async with _evaluating(settings, engine):
-                await _listen(settings, service, checkpoints, listener, limit, token, ready, end, stop)
+                await _serve(settings, service, checkpoints, listener, limit, token, ready, end, stop)
         finally:
             await engine.close()
 
 
-async def _unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T | None:
-    """Return a coroutine's result; None if the server is stopped before that."""
-    task, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait([task, stopping], return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
-    finally:
-        for each in (task, stopping):
-            each.cancel()
-        await asyncio.gather(task, stopping, return_exceptions=True)
+async def _listen_patiently(settings: ServerSettings) -> socket.socket:
+    """Return the socket for clients.
+
+    The fronts of a killed leader hold it until they notice, for a moment.
+    """
+    for _ in range(_TRIES if settings.front_processes else 0):
+        with suppress(OffbeatError):
+            return listen(settings.service.host, settings.service.port)
+        await asyncio.sleep(_PAUSE_SECONDS)
+    return listen(settings.service.host, settings.service.port)
 
 
-async def _listen(
+async def _serve(
     settings: ServerSettings,
     service: Operations,
     checkpoints: CheckpointWriter,
@@ -148,7 +130,7 @@ async def _listen(
     limit: int,
     enrolment_token: str,
     ready: Callable[[Listening], None],
-    end: _End,
+    end: CommonEnd,
     stop: asyncio.Event,
 ) -> None:
     """Answer requests until ``stop`` is set or a task fails."""
@@ -163,15 +145,18 @@ async def _listen(
         lambda: engine.run.now,
         engine.log_writer.wait_until_durable,
     )
+    leader = Leader(service)
     front = Front(
-        Leader(service),
+        leader,
         Uploads(settings.folder, settings.upload_budget),
         RequestRate(settings.service.requests_a_second, settings.burst),
         partial(_model_file, engine.models),
         engine.disk.refusal,
         engine.shared,
     )
-    http = HttpServer(make_app(service, front, connections, viewers), listener, settings.certificates, limit)
+    app = make_app(service, front, connections, viewers)
+    fronts = Fronts(service, leader, app, settings, listener)
+    http = None if settings.front_processes else HttpServer(app, listener, settings.certificates, limit)
     schedule = CheckpointSchedule(
         engine,
         checkpoints,
@@ -181,14 +166,14 @@ async def _listen(
     timer, opener = LeaseTimer(engine), None
     if settings.privacy is not None and settings.privacy.helper is not None:
         opener = SumOpener(engine, settings.privacy.helper, settings.folder / "updates")
-    work = [
-        *(http.serve(), timer.run(), connections.keep_watch(), schedule.run(), viewers.produce()),
-        *(service.accounts.audit.flush_regularly(), stop.wait()),
-        *([] if opener is None else [opener.run()]),
-    ]
-    tasks: list[asyncio.Task[Any]] = [asyncio.create_task(each) for each in work]
-    for task in tasks:
-        task.add_done_callback(lambda task: end.set(None if task.cancelled() else task.exception()))
+    serving = None if http is None else end.start(http.serve())
+    for work in (timer.run(), connections.keep_watch(), schedule.run(), viewers.produce(), stop.wait()):
+        end.start(work)
+    end.start(service.accounts.audit.flush_regularly())
+    if opener is not None:
+        end.start(opener.run())
+    if settings.front_processes or settings.fronts is not None:
+        end.start(fronts.run())
     try:
         write_address(settings.folder, url, settings.certificates and settings.certificates.certificate)
         ready(Listening(url, public_url, enrolment_token, service, front, checkpoints, viewers))
@@ -197,13 +182,13 @@ async def _listen(
         service.is_ready = False
         engine.stop()
         viewers.close()
-        http.stop()
-        await asyncio.wait([tasks[0]], timeout=_GRACE_SECONDS)
-        # Granian's own threads end a moment later, and complain if Python has ended before.
-        await asyncio.sleep(0.1)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if http is not None and serving is not None:
+            http.stop()
+            await asyncio.wait([serving], timeout=GRACE_SECONDS)
+            # Granian's own threads end a moment later, and complain if Python has ended before.
+            await asyncio.sleep(0.1)
+        await fronts.close()
+        await end.cancel()
         service.accounts.audit.flush()
         service.accounts.audit.add("server stopped")
         with suppress(OSError, Refusal):
@@ -289,7 +274,7 @@ def _private_files() -> Generator[None]:
 
 
 @contextmanager
-def _disk_errors(folder: Path, end: _End) -> Generator[None]:
+def _disk_errors(folder: Path, end: CommonEnd) -> Generator[None]:
     """Report failures of the disk and of the log in one line."""
     try:
         yield

@@ -22,6 +22,11 @@ Layout = Sequence[tuple[str, Sequence[int]]]
 """The model's trainable parameters by name, each with its shape, in the order in which they make up the vector."""
 
 
+def file_of(folder: Path, version: int) -> Path:
+    """Return the file of a published version in a folder."""
+    return folder / f"{version}.safetensors"
+
+
 class ModelFiles:
     """A folder of safetensors files, one for each version.
 
@@ -39,7 +44,7 @@ class ModelFiles:
 
     def path(self, version: int) -> Path:
         """Return the file of a published version."""
-        return self._folder / f"{version}.safetensors"
+        return file_of(self._folder, version)
 
     def pending_path(self, version: int) -> Path:
         """Return the file of a pending version."""

@@ -79,6 +79,20 @@ class SharedFiles:
         copy.replace(path)
         self.blobs.forget(self._name(name))
 
+    def model(self, version: int, sha256: str) -> Path:
+        """Return a copy of a version's file, in a thread; it stays for 10 seconds at least.
+
+        Raises:
+            FileNotFoundError: The version is no longer kept.
+        """
+        name = self._name(model_name(version, sha256))
+        try:
+            return self.blobs.fetch(name, sha256)
+        except NoSuchBlobError:
+            raise FileNotFoundError(name) from None
+        except BlobsUnavailableError as error:
+            raise UnreachableError(f"{self.blobs}: {error}") from error
+
     async def delete(self, names: Iterable[str]) -> None:
         """Delete files that no server needs."""
         for name in names:

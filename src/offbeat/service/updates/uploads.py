@@ -45,14 +45,15 @@ class Uploads:
     most three uncounted bodies of a client are on the disk.
 
     Args:
-        folder: The store's folder.
+        folder: The folder of a store, or of a front.
         budget: Bytes of uploads under way, at most.
         patience_seconds: How long to wait for the next piece of a body.
+        updates: The folder for complete bodies, on the same file system; None for ``updates/`` in ``folder``.
     """
 
-    def __init__(self, folder: Path, budget: int, patience_seconds: float = 60.0) -> None:
+    def __init__(self, folder: Path, budget: int, patience_seconds: float = 60.0, updates: Path | None = None) -> None:
         self._partial = folder / "partial"
-        self._updates = folder / "updates"
+        self._updates = updates or folder / "updates"
         self._budget = budget
         self._patience_seconds = patience_seconds
         self._bytes = 0  # of uploads under way

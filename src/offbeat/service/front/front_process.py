@@ -1,0 +1,127 @@
+"""A front in a process of its own."""
+
+import asyncio
+import multiprocessing
+import os
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from offbeat_core.serving.certificates import Certificates
+from offbeat_core.serving.connections import Connections
+from offbeat_core.serving.console_log import write_logs
+from offbeat_core.serving.http_server import HttpServer, max_connections, raise_file_limit
+
+from offbeat.service.blobs.open_blobs import open_blobs
+from offbeat.service.front.front import Front
+from offbeat.service.front.request_rate import RequestRate
+from offbeat.service.http.http_app import make_front_app
+from offbeat.service.internal.answers import DownloadPermission
+from offbeat.service.internal.channel import Address
+from offbeat.service.internal.leader_connection import LeaderConnection
+from offbeat.service.server.common_end import GRACE_SECONDS, CommonEnd, unless_stopped
+from offbeat.service.server.event_loop import run_until_a_signal
+from offbeat.service.server_settings import ServiceSettings
+from offbeat.service.store.disk import Disk
+from offbeat.service.store.model_files import file_of
+from offbeat.service.store.shared_files import SharedFiles
+from offbeat.service.updates.uploads import Uploads
+
+_CACHE_BYTES = 2**32  # of models on their way from shared blobs
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontSettings:
+    """The settings of a front.
+
+    A front needs the leader's folder or shared blobs.
+    """
+
+    folder: Path  # of this front alone
+    store: Path | None = None  # the leader's folder, if that is on this machine
+    blobs: str | None = None  # the URL of shared blobs; None if there are none
+    leaders: Sequence[Address]  # where servers that may lead listen for fronts
+    internal: Certificates | None = None  # for leaders on other machines
+    certificates: Certificates | None = None  # for clients; None for plain HTTP
+    service: ServiceSettings
+    burst: int  # requests of a client at once
+    upload_budget: int  # bytes of uploads under way, at most
+    fronts: int = 1  # that share the listener, and the limit of connections of an address
+
+
+def run_child(settings: FrontSettings, listener: socket.socket, log_level: int) -> None:
+    """Run a front as a child of the leader's process, until that ends or sends SIGTERM."""
+    write_logs(log_level)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    async def until_the_leader_ends(stop: asyncio.Event) -> None:
+        asyncio.get_running_loop().add_reader(parent.sentinel, stop.set)
+        await serve_front(settings, listener, stop, lambda: None)
+
+    run_until_a_signal(until_the_leader_ends)
+
+
+async def serve_front(
+    settings: FrontSettings, listener: socket.socket, stop: asyncio.Event, ready: Callable[[], None]
+) -> None:
+    """Serve clients until ``stop`` is set; call ``ready`` once a leader has been found."""
+    os.umask(0o077)
+    for name in ("partial", "updates"):
+        (settings.folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+    end, leader = CommonEnd(), LeaderConnection(settings.leaders, settings.internal)
+    try:
+        end.start(leader.run())
+        if await unless_stopped(leader.found.wait(), stop):
+            ready()
+            await _serve(settings, listener, leader, stop, end)
+    finally:
+        await end.cancel()
+
+
+async def _serve(
+    settings: FrontSettings, listener: socket.socket, leader: LeaderConnection, stop: asyncio.Event, end: CommonEnd
+) -> None:
+    limit = max_connections(raise_file_limit())
+    per_address = settings.service.connections_per_address or limit // 4
+    connections = Connections(listener.getsockname()[1], min(-(-per_address // settings.fronts), limit))
+    front = _front(settings, leader, end.set)
+    http = HttpServer(make_front_app(front, connections), listener, settings.certificates, limit)
+    serving = end.start(http.serve())
+    end.start(connections.keep_watch())
+    end.start(stop.wait())
+    try:
+        await end.wait()
+    finally:
+        http.stop()
+        await asyncio.wait([serving], timeout=GRACE_SECONDS)
+        # Granian's own threads end a moment later, and complain if Python has ended before.
+        await asyncio.sleep(0.1)
+
+
+def _front(settings: FrontSettings, leader: LeaderConnection, failed: Callable[[BaseException], None]) -> Front:
+    shared = None
+    if settings.blobs is not None:
+        assert leader.run_id is not None
+        shared = SharedFiles(
+            open_blobs(settings.blobs, settings.folder / "partial", _CACHE_BYTES), leader.run_id, settings.folder
+        )
+    store = settings.store
+    return Front(
+        leader,
+        Uploads(settings.folder, settings.upload_budget, updates=store and store / "updates"),
+        RequestRate(settings.service.requests_a_second, settings.burst),
+        partial(_find_model, store and store / "models", shared),
+        Disk(settings.folder / "reserve", failed).refusal,
+        shared,
+        is_elsewhere=store is None,
+    )
+
+
+async def _find_model(folder: Path | None, shared: SharedFiles | None, found: DownloadPermission) -> Path:
+    if folder is not None:
+        return file_of(folder, found.version)
+    assert shared is not None, "a front has the leader's folder, or shared blobs"
+    return await asyncio.to_thread(shared.model, found.version, found.sha256)

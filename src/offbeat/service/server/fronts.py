@@ -1,0 +1,120 @@
+"""The fronts of a leader: its children on this machine, and those that connect from others."""
+
+import asyncio
+import logging
+import multiprocessing
+import shutil
+import socket
+import tempfile
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from offbeat_core.serving.console_log import event, log
+from pydantic import BaseModel
+from starlette.types import ASGIApp
+
+from offbeat.service.engine.leader import Leader
+from offbeat.service.engine.operations import Operations
+from offbeat.service.front.forwarding import forwarded
+from offbeat.service.front.front_process import FrontSettings, run_child
+from offbeat.service.internal.front_endpoint import FrontEndpoint
+from offbeat.service.internal.internal_certificates import leader_context
+from offbeat.service.internal.questions import Forward, Question
+from offbeat.service.refusal import Refusal
+from offbeat.service.server.common_end import GRACE_SECONDS
+from offbeat.service.server_settings import ServerSettings
+
+_LOOK_SECONDS = 0.25  # between two looks whether a child has ended
+_PAUSE_SECONDS = 1.0  # before a child that has ended is started again
+
+
+class Fronts:
+    """Answers fronts, and runs those on this machine.
+
+    Args:
+        service: What the leader does.
+        leader: Answers the questions of fronts.
+        app: Answers the requests that fronts pass on.
+        settings: The server's.
+        listener: The socket at which clients connect, for the fronts on this machine.
+    """
+
+    def __init__(
+        self, service: Operations, leader: Leader, app: ASGIApp, settings: ServerSettings, listener: socket.socket
+    ) -> None:
+        self._service = service
+        self._leader = leader
+        self._app = app
+        self._settings = settings
+        self._listener = listener
+        self._endpoint = FrontEndpoint(str(service.engine.run.state.run_id), self._answer)
+        self._socket: Path | None = None  # for children
+        self._children: list[BaseProcess] = []
+
+    async def run(self) -> None:
+        """Accept fronts, and keep the children running; never returns."""
+        self._endpoint.lead(self._service.engine.log_writer.epoch)
+        elsewhere = self._settings.fronts
+        if elsewhere is not None:
+            await self._endpoint.listen((elsewhere.host, elsewhere.port), leader_context(elsewhere.certificates))
+        if self._settings.front_processes:
+            # A short path, as a Unix socket needs.
+            self._socket = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="offbeat-")) / "leader"
+            await self._endpoint.listen(self._socket)
+            await self._keep_children(self._socket)
+        await asyncio.Event().wait()
+
+    async def _keep_children(self, leader: Path) -> None:
+        self._children = [self._start(number, leader) for number in range(self._settings.front_processes)]
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            for number, child in enumerate(self._children):
+                if not child.is_alive():
+                    event("front_ended", logging.ERROR, front=number, exit_code=child.exitcode)
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                    self._children[number] = self._start(number, leader)
+
+    async def close(self) -> None:
+        """Let the fronts end their requests, and send those on other machines away."""
+        for child in self._children:
+            child.terminate()
+        ends = [asyncio.to_thread(child.join, GRACE_SECONDS + 2) for child in self._children]
+        await asyncio.gather(*ends)
+        for child in self._children:
+            child.kill()
+            await asyncio.to_thread(child.join)
+        await self._endpoint.close("the server is being stopped")
+        if self._socket is not None:
+            shutil.rmtree(self._socket.parent, ignore_errors=True)
+
+    def _start(self, number: int, leader: Path) -> BaseProcess:
+        settings = self._settings
+        front = FrontSettings(
+            folder=settings.folder / "fronts" / str(number),
+            store=settings.folder,
+            blobs=settings.store and settings.store.blobs,
+            leaders=[leader],
+            certificates=settings.certificates,
+            service=settings.service,
+            burst=settings.burst,
+            upload_budget=settings.upload_budget // settings.front_processes,
+            fronts=settings.front_processes,
+        )
+        # A new interpreter: this one has threads, which a fork would break.
+        child = multiprocessing.get_context("spawn").Process(
+            target=run_child, args=(front, self._listener, log.level), name=f"front {number}", daemon=True
+        )
+        child.start()
+        return child
+
+    async def _answer(self, question: Question[Any]) -> BaseModel:
+        if isinstance(question, Forward):
+            return await forwarded(self._app, question)
+        try:
+            return await self._leader.ask(question)
+        except Refusal as refusal:
+            self._service.count_refusal(refusal.kind)
+            if 400 <= refusal.status < 500:
+                await self._service.engine.confirm()
+            raise
