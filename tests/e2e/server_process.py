@@ -75,6 +75,8 @@ class Server:
     ``extra`` are further sections.
     """
 
+    program = ("serve",)
+
     def __init__(
         self,
         launcher: Launcher,
@@ -112,7 +114,7 @@ class Server:
 
     def start(self, **limits: Any) -> None:
         folder = str(self.file.parent)
-        command = {"command": ["serve", str(self.file)], "folder": folder, "output": str(self.log), **limits}
+        command = {"command": [*self.program, str(self.file)], "folder": folder, "output": str(self.log), **limits}
         self._process = self._launcher.tell(command)
 
     @property

@@ -95,6 +95,7 @@ class Served:
         self.folder = folder
         self.service = listening.service
         self.front = listening.front
+        self.fronts = listening.fronts
         self.checkpoints = listening.checkpoints
         self.viewers = listening.viewers
         self.enrolment_token = listening.enrolment_token

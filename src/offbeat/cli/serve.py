@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 @click.command(epilog="\b\nExample:\n  offbeat serve examples/service/server.toml")
 @FILE
 @SET
+@click.option(
+    "--fronts", metavar="N", type=click.IntRange(0, 64), default=0, help="Serve clients in N processes of their own."
+)
 @click.option("--log", "logs", is_flag=True, help="Write each event to standard error, as a line of JSON.")
-def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
+def serve(file: Path, changes: Sequence[str], fronts: int, logs: bool) -> None:
     """Run the server of FILE until Ctrl-C.
 
     The same command resumes the run.
@@ -49,7 +52,7 @@ def serve(file: Path, changes: Sequence[str], logs: bool) -> None:
         status_of = shlex.join(["offbeat", "server", "status", str(folder)])
         click.echo(f"Status: {status_of}; metrics: {listening.url}/metrics (token in {folder}/admin-token)")
 
-    run_server(server, ready)
+    run_server(server, ready, fronts)
     click.echo("Stopped; the same command resumes the run")
 
 

@@ -21,6 +21,7 @@ from offbeat.config.experiment_sections import (
     ServerSection,
     metric_name,
 )
+from offbeat.config.fronts_section import FrontsSection
 from offbeat.config.local_section import LocalSection
 from offbeat.config.measured_metrics import check_not_private, lower_is_better, server_early_stop
 from offbeat.config.model_sections import ModelSection
@@ -28,7 +29,7 @@ from offbeat.config.privacy_section import PrivacySection
 from offbeat.config.set_option import read_changed
 from offbeat.config.user_paths import UserPath
 from offbeat.early_stop import EarlyStop
-from offbeat.service.server_settings import FIXED, ServerSettings, ServiceSettings
+from offbeat.service.server_settings import FIXED, FrontsElsewhere, ServerSettings, ServiceSettings
 from offbeat.service.store_settings import StoreSettings
 from offbeat.training.objectives import METRICS
 from offbeat.training.trainer_names import TRAINING_LOSS
@@ -93,6 +94,8 @@ class ServerFile(Section):
     service: ServiceSection
     store: StoreSettings | None = None
     """A log and large files that several servers share: one of them leads, the others stand by."""
+    fronts: FrontsSection | None = None
+    """Servers on other machines that serve clients for the one that leads."""
     model: ModelSection
     data: DataSection | None = None
     """The data set for evaluations, which also decides the size of a built-in model; clients have data of their own."""
@@ -151,6 +154,12 @@ class ServerFile(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_fronts(self) -> "ServerFile":
+        if self.fronts is not None and self.store is None:
+            raise ValueError("fronts: fronts on other machines need [store]: set it, or use offbeat serve --fronts N")
+        return self
+
+    @model_validator(mode="after")
     def _check_norm(self) -> "ServerFile":
         # The limit of [server] has always been the one that applied, and must not change when a server restarts.
         if self.server.max_update_norm is not None and self.service.max_update_norm is not None:
@@ -185,10 +194,12 @@ class ServerFile(Section):
     def settings(self, **more: Any) -> ServerSettings:
         """Return the settings of the service that the file holds, and other fields."""
         # Which updates count must not depend on their norms where they are private.
+        fronts = self.fronts
         limit = math.inf if self.privacy else self.server.max_update_norm or self.service.max_update_norm
         values: dict[str, Any] = {
             "folder": Path(self.service.folder),
             "store": self.store,
+            "fronts": fronts and FrontsElsewhere(fronts.host, fronts.port, fronts.certificates),
             "service": self.service.model_copy(update={"max_update_norm": limit}),
             "lease_seconds": self.server.lease_seconds,
             "stop_versions": (self.stop and self.stop.versions) or math.inf,
@@ -210,7 +221,9 @@ class ServerFile(Section):
 
     def resolved(self) -> dict[str, Any]:
         """Return what must not change when the server restarts, with defaults."""
-        table = self.model_dump(exclude_none=True, exclude={"service", "store", "algorithm", "evaluate"}, mode="json")
+        table = self.model_dump(
+            exclude_none=True, exclude={"service", "store", "fronts", "algorithm", "evaluate"}, mode="json"
+        )
         if self.privacy is not None:  # the helper's address may change
             table["privacy"] |= {"helper": self.privacy.helper is not None}
         service = self.service.model_dump(include=self.service.fixed(), exclude_none=True, mode="json")

@@ -30,15 +30,19 @@ from offbeat.worlds.served_privacy import check_plans, privacy_settings, protect
 from offbeat.worlds.workload import build_dataset, build_model, load_loss
 
 
-def run_server(file: ServerFile, ready: Callable[[Listening], None]) -> None:
-    """Run a server until SIGTERM or Ctrl-C; ``ready`` is called when it listens."""
+def run_server(file: ServerFile, ready: Callable[[Listening], None], fronts: int = 0) -> None:
+    """Run a server until SIGTERM or Ctrl-C; ``ready`` is called when it listens.
+
+    So many ``fronts`` serve clients in processes of their own.
+    """
     torch.set_num_threads(1)  # one thread always adds in one order
     file = with_metrics_of_data(file)
     coordinator, layout = build_coordinator(file)
     length = coordinator.algorithm.model.numel()
     with privacy_settings(file, length) as privacy:
         settings = file.settings(
-            certificates=_certificates(file),
+            certificates=certificates_of(file),
+            front_processes=fronts,
             evaluate_command=_evaluation_command(file),
             privacy=privacy,
             config=_config(file, privacy),
@@ -116,7 +120,8 @@ def _evaluation_command(file: ServerFile) -> Sequence[str]:
     return sys.executable, "-m", "offbeat.worlds.server_evaluation", json.dumps(sections)
 
 
-def _certificates(file: ServerFile) -> Certificates | None:
+def certificates_of(file: ServerFile) -> Certificates | None:
+    """Return the files for TLS with clients, made if need be; None for plain HTTP."""
     section = file.service
     if not section.tls:
         return None

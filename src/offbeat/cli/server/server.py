@@ -9,6 +9,7 @@ import click
 
 from offbeat.cli.options import PATH
 from offbeat.cli.server.clients import clients
+from offbeat.cli.server.fronts import certificates, front
 from offbeat.cli.server.server_place import SERVER, ServerPlace
 from offbeat.cli.server.tokens import tokens
 
@@ -25,6 +26,8 @@ def server() -> None:
 
 server.add_command(clients)
 server.add_command(tokens)
+server.add_command(front)
+server.add_command(certificates)
 
 
 @server.command(epilog="\b\nExample:\n  offbeat server status runs/service")

@@ -38,6 +38,9 @@ class Fronts:
         app: Answers the requests that fronts pass on.
         settings: The server's.
         listener: The socket at which clients connect, for the fronts on this machine.
+
+    Attributes:
+        children: The fronts on this machine.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class Fronts:
         self._listener = listener
         self._endpoint = FrontEndpoint(str(service.engine.run.state.run_id), self._answer)
         self._socket: Path | None = None  # for children
-        self._children: list[BaseProcess] = []
+        self.children: list[BaseProcess] = []
 
     async def run(self) -> None:
         """Accept fronts, and keep the children running; never returns."""
@@ -66,22 +69,22 @@ class Fronts:
         await asyncio.Event().wait()
 
     async def _keep_children(self, leader: Path) -> None:
-        self._children = [self._start(number, leader) for number in range(self._settings.front_processes)]
+        self.children = [self._start(number, leader) for number in range(self._settings.front_processes)]
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            for number, child in enumerate(self._children):
+            for number, child in enumerate(self.children):
                 if not child.is_alive():
                     event("front_ended", logging.ERROR, front=number, exit_code=child.exitcode)
                     await asyncio.sleep(_PAUSE_SECONDS)
-                    self._children[number] = self._start(number, leader)
+                    self.children[number] = self._start(number, leader)
 
     async def close(self) -> None:
         """Let the fronts end their requests, and send those on other machines away."""
-        for child in self._children:
+        for child in self.children:
             child.terminate()
-        ends = [asyncio.to_thread(child.join, GRACE_SECONDS + 2) for child in self._children]
+        ends = [asyncio.to_thread(child.join, GRACE_SECONDS + 2) for child in self.children]
         await asyncio.gather(*ends)
-        for child in self._children:
+        for child in self.children:
             child.kill()
             await asyncio.to_thread(child.join)
         await self._endpoint.close("the server is being stopped")

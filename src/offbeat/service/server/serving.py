@@ -65,7 +65,8 @@ class Listening:
     public_url: str  # for clients
     enrolment_token: str  # that in the server's folder
     service: Operations
-    front: Front
+    front: Front  # in this process
+    fronts: Fronts  # in others
     checkpoints: CheckpointWriter
     viewers: Viewers  # of the live page
 
@@ -176,7 +177,7 @@ async def _serve(
         end.start(fronts.run())
     try:
         write_address(settings.folder, url, settings.certificates and settings.certificates.certificate)
-        ready(Listening(url, public_url, enrolment_token, service, front, checkpoints, viewers))
+        ready(Listening(url, public_url, enrolment_token, service, front, fronts, checkpoints, viewers))
         await end.wait()
     finally:
         service.is_ready = False

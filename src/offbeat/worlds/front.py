@@ -1,0 +1,37 @@
+"""From a server's file to a front on another machine than the leader."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from offbeat_core.errors import OffbeatError
+from offbeat_core.serving.http_server import listen
+
+from offbeat.config.server_file import ServerFile
+from offbeat.service.front.front_process import FrontSettings, serve_front
+from offbeat.service.server.event_loop import run_until_a_signal
+from offbeat.service.server_settings import ServerSettings
+from offbeat.worlds.serve import certificates_of
+
+
+def run_front(file: ServerFile, ready: Callable[[], None]) -> None:
+    """Run a front until SIGTERM or Ctrl-C; ``ready`` is called once it has found a leader."""
+    if file.store is None or file.fronts is None:
+        raise OffbeatError("a front needs [store] and [fronts] in the server's file: set them")
+    settings = FrontSettings(
+        folder=Path(file.service.folder) / "front",
+        blobs=file.store.blobs,
+        leaders=file.fronts.addresses,
+        internal=file.fronts.certificates,
+        certificates=certificates_of(file),
+        service=file.service,
+        burst=ServerSettings.burst,
+        upload_budget=ServerSettings.upload_budget,
+    )
+
+    async def main(stop: asyncio.Event) -> None:
+        # At once, so that a port in use is noticed; connections wait until a leader is found.
+        with listen(file.service.host, file.service.port) as listener:
+            await serve_front(settings, listener, stop, ready)
+
+    run_until_a_signal(main)
