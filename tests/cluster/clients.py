@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from offbeat_core import messages
-from offbeat_core.tokens import new_token
+from offbeat_core.tokens import new_token, token_hash
 from safetensors.numpy import save
 
-from offbeat.service.engine.operations import Operations
-from offbeat.service.engine.update_receiver import UploadRequest
+from offbeat.service.front.front import Caller, UploadRequest
+from offbeat.service.internal.questions import Download, GiveUp, RenewLease
 from offbeat.service.updates.update_header import UpdateHeader
 from tests.cluster.network import Answer, LostError
-from tests.cluster.server import LENGTH, PLAN, Operation
+from tests.cluster.server import LENGTH, PLAN, Operation, Served
 
 if TYPE_CHECKING:
     from tests.cluster.world import World
@@ -27,6 +27,7 @@ class Client:
     def __init__(self, world: "World", random: Random) -> None:
         self.number: int | None = None
         self.token = new_token("obc_")
+        self.caller = Caller(token_hash(self.token), lambda: None, messages.PROTOCOL)
         self.answers = 0
         self.is_revoked = False
         self._world = world
@@ -53,8 +54,8 @@ class Client:
             await self._pause(0.1)
         enrolment = messages.Enrolment(name=self.token[-4:], token=self.token, examples=10)
 
-        async def enrol(service: Operations) -> Any:
-            return await service.enrol(self._world.enrolment_tokens[0], enrolment)
+        async def enrol(served: Served) -> Any:
+            return await served.service.enrol(self._world.enrolment_tokens[0], enrolment)
 
         answer = await self._ask("enrol", enrol)
         if self._is_granted("enrol", answer):
@@ -62,9 +63,8 @@ class Client:
             self._promises.enrolled(self.token, answer.body.client)
 
     def _checking_in(self, wait_seconds: float) -> Operation:
-        async def check_in(service: Operations) -> Any:
-            client = service.client(self.token)
-            return await service.check_in(client, wait_seconds)
+        async def check_in(served: Served) -> Any:
+            return await served.front.check_in(self.caller, wait_seconds)
 
         return check_in
 
@@ -106,29 +106,29 @@ class Client:
         return following
 
     async def _download(self, visit: messages.VisitMessage) -> None:
-        async def download(service: Operations) -> bytes:
-            service.client(self.token)
-            return service.engine.models.path(visit.version).read_bytes()
+        async def download(served: Served) -> bytes:
+            found = await served.front.ask(self.caller, Download(token=self.caller.token, version=visit.version))
+            return (await served.front.model(found)).read_bytes()
 
         answer = await self._ask("download", download, version=str(visit.version))
         if self._is_granted("download", answer, "no-such-version"):
             self._promises.downloaded(visit.version, answer.body)
 
     async def _renew(self, visit: messages.VisitMessage) -> None:
-        async def renew(service: Operations) -> Any:
-            return await service.heartbeat(service.client(self.token), visit.number)
+        async def renew(served: Served) -> Any:
+            return await served.front.ask(self.caller, RenewLease(token=self.caller.token, visit=visit.number))
 
         self._is_granted("renew", await self._ask("renew", renew))
 
     async def _give_up(self, visit: messages.VisitMessage) -> None:
-        async def give_up(service: Operations) -> Any:
-            await service.engine.give_up(service.client(self.token), visit.number)
+        async def give_up(served: Served) -> Any:
+            await served.front.ask(self.caller, GiveUp(token=self.caller.token, visit=visit.number))
 
         self._is_granted("give up", await self._ask("give up", give_up))
 
     async def _offer(self, visit: messages.VisitMessage) -> bool:
-        async def offer(service: Operations) -> Any:
-            return await service.upload_state(service.client(self.token), visit.number)
+        async def offer(served: Served) -> Any:
+            return await served.front.upload_state(self.caller, visit.number)
 
         answer = await self._ask("offer", offer)
         if not self._is_granted("offer", answer):
@@ -154,12 +154,11 @@ class Client:
         )
         checks_in, offset = self._happens(0.5), 0
 
-        async def upload(service: Operations) -> Any:
-            client = service.client(self.token)
+        async def upload(served: Served) -> Any:
             length = len(body) - offset
             pieces = self._pieces(body[offset:])
-            return await service.upload(
-                UploadRequest(client, visit.number, header, offset, length, pieces, check_in=checks_in)
+            return await served.front.upload(
+                UploadRequest(self.caller, visit.number, header, offset, length, pieces, check_in=checks_in)
             )
 
         answer = await self._ask("upload", upload)

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
 
 import torch
@@ -22,6 +22,7 @@ from offbeat.service.engine import server_checkpoint, standby, start_up
 from offbeat.service.engine.operations import Operations
 from offbeat.service.engine.replay import Replay
 from offbeat.service.engine.standby import Silence
+from offbeat.service.front.front import Front
 from offbeat.service.http.confirmed_denials import ConfirmedDenials
 from offbeat.service.http.http_app import error_answer, refusal_answer
 from offbeat.service.log import log_writer, show_life
@@ -44,7 +45,15 @@ LENGTH = 3
 LAYOUT = [("weight", (LENGTH,))]
 PLAN = LocalPlan(steps=2, batch_size=1, lr=0.5)
 
-Operation = Callable[[Operations], Awaitable[Any]]
+
+class Served(NamedTuple):
+    """What answers requests, in a server of one process."""
+
+    service: Operations
+    front: Front
+
+
+Operation = Callable[[Served], Awaitable[Any]]
 
 
 def new_coordinator(lease_seconds: float) -> Coordinator:
@@ -139,20 +148,20 @@ class Http:
         self._is_stopping.set()
 
 
-def make_app(service: Operations, *_: object) -> ConfirmedDenials:
+def make_app(service: Operations, front: Front, *_: object) -> ConfirmedDenials:
     """Return the application: its requests are calls of the operations, its errors and denials those of HTTP."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         try:
-            status, body = 200, await scope["operation"](service)
+            status, body = 200, await scope["operation"](Served(service, front))
         except Exception as error:
-            response = error_answer(service, error, scope["path_parameters"])
+            response = error_answer(front, service.count_refusal, error, scope["path_parameters"])
             status, body = response.status_code, json.loads(response.body)
         await send({"type": "http.response.start", "status": status})
         await send({"type": "http.response.body", "body": body})
 
     def answer(refusal: Any) -> Any:
-        response = refusal_answer(service, refusal)
+        response = refusal_answer(service.count_refusal, refusal)
 
         async def respond(scope: Any, receive: Any, send: Any) -> None:
             await send({"type": "http.response.start", "status": response.status_code})
@@ -249,7 +258,7 @@ def simulated_parts() -> Generator[None]:
             (standby, "_LOOK_SECONDS", 0.3),
             (server_checkpoint, "_STANDBY_SECONDS", 3.0),
             (log_writer, "_RETRY_SECONDS", 0.4),
-            (serving, "_GRACE_SECONDS", 2.0),
+            (serving, "GRACE_SECONDS", 2.0),
             (audit_log, "metadata", SimpleNamespace(version=lambda _: "0")),  # which takes milliseconds
             (AuditLog.__init__, "__defaults__", (_wall_clock,)),
             (ClientTally.__init__, "__defaults__", ((), _wall_clock)),

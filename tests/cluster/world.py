@@ -16,13 +16,12 @@ from unittest.mock import patch
 from offbeat_core.errors import OffbeatError
 
 from offbeat.coordinator import Coordinator
-from offbeat.service.engine import update_receiver
-from offbeat.service.engine.operations import Operations
+from offbeat.service.front import front
 from tests.cluster.clients import Client
 from tests.cluster.link import Faults
 from tests.cluster.network import LostError, Network
 from tests.cluster.promises import Promises
-from tests.cluster.server import CLIENTS, Machine, ServerProcess, new_coordinator, simulated_parts
+from tests.cluster.server import CLIENTS, Machine, Served, ServerProcess, new_coordinator, simulated_parts
 from tests.cluster.shared_blobs import SharedBlobs
 from tests.cluster.shared_log import SharedLog
 from tests.cluster.virtual_loop import VirtualLoop, here, run_virtually
@@ -181,8 +180,8 @@ class World:
         number = client.number
         self.revoked.add(number)
 
-        async def revoke(service: Operations) -> None:
-            await service.revoke(number)
+        async def revoke(served: Served) -> None:
+            await served.service.revoke(number)
 
         for _ in range(20):
             try:
@@ -204,9 +203,9 @@ class World:
             self.loop.later(self.random.random() / 2, machine.start)
 
     async def _check_recovery(self) -> None:
-        async def write(service: Operations) -> None:
-            service.accounts.audit.add("probe")
-            await service.engine.log_writer.wait_until_durable()
+        async def write(served: Served) -> None:
+            served.service.accounts.audit.add("probe")
+            await served.service.engine.log_writer.wait_until_durable()
 
         try:
             async with asyncio.timeout(_HEALED_SECONDS):
@@ -253,7 +252,7 @@ def play(seed: int, trouble: str | None = None, *, is_traced: bool = False) -> W
         stack.enter_context(patch.object(secrets, "token_bytes", lambda size=32: secret.randbytes(size)))
         world = World(seed, folder, trouble, is_traced=is_traced)
         if world.is_large:
-            stack.enter_context(patch.object(update_receiver, "SMALL", 0))
+            stack.enter_context(patch.object(front, "SMALL", 0))
         level, handlers, propagates = log.level, log.handlers, log.propagate
         log.setLevel(logging.INFO if is_traced else logging.CRITICAL + 1)
         log.handlers, log.propagate = [_Events(world)], False

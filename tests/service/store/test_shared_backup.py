@@ -11,7 +11,8 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.weights import constant
-from offbeat.service.engine import server_checkpoint, update_receiver
+from offbeat.service.engine import server_checkpoint
+from offbeat.service.front import front
 from offbeat.service.log.open_log import open_log, sqlite_url
 from offbeat.service.store.shared_backup import back_up_shared
 from offbeat.service.store_settings import StoreSettings
@@ -31,7 +32,7 @@ def plain() -> FedBuff:
 def test_a_server_alone_continues_from_a_copy_made_while_checkpoints_delete(
     tmp_path: Path, store: StoreSettings, monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:
-    monkeypatch.setattr(update_receiver, "SMALL", small)
+    monkeypatch.setattr(front, "SMALL", small)
     monkeypatch.setattr(server_checkpoint, "_STANDBY_SECONDS", 0.0)
     with running(tmp_path / "one", plain, store=store, checkpoint_seconds=0.1) as server:
         peers = [server.enrol() for _ in range(5)]
