@@ -16,7 +16,8 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.weights import constant
-from offbeat.service.engine import standby, update_receiver
+from offbeat.service.engine import standby
+from offbeat.service.front import front
 from offbeat.service.log.log import Row
 from offbeat.service.log.open_log import open_log, sqlite_url
 from offbeat.service.server.move import move_to_folder, move_to_store
@@ -77,7 +78,7 @@ def test_a_run_moves_to_a_shared_store_and_back_and_continues(
     tmp_path: Path, store: StoreSettings, kind: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     if "objects" in kind:
-        monkeypatch.setattr(update_receiver, "SMALL", 0)
+        monkeypatch.setattr(front, "SMALL", 0)
         store = store.model_copy(update={"blobs": request.getfixturevalue("bucket")})
     running_one, one, back = tmp_path / "running", tmp_path / "one", tmp_path / "back"
     with running(running_one, plain, checkpoint_seconds=1e6) as server:

@@ -4,7 +4,6 @@ In a server of one process it asks a ``Leader`` directly, elsewhere over a ``Lea
 """
 
 import asyncio
-import hashlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from offbeat_core import messages
+from offbeat_core.digests import named_digest, new_digest
 from offbeat_core.files import sync_file, sync_folder
 from pydantic import BaseModel
 
@@ -170,9 +170,8 @@ class Front:
         body = await self.uploads.read(caller.token, header.bytes, request.pieces)
         if over is not None or check is None:
             return _known(over)
-        digest = hashlib.sha256(body).hexdigest()
-        _check_digest(digest, header)
-        update = BufferedUpdate(body, check.length, _compression(check), digest, check.is_masked)
+        _check_digest(new_digest(header.digest_kind)(body).hexdigest(), header)
+        update = BufferedUpdate(body, check.length, _compression(check), header.digest, check.is_masked)
         question = self._question(request, _norm(check, update))
         question.body = body  # pyright: ignore[reportAttributeAccessIssue] - as good as bytes
         return await self._hand_in(caller, question)
@@ -192,7 +191,7 @@ class Front:
             header.bytes,
             request.pieces,
             _entries_finder(permission.check, header.bytes),
-            hashlib.sha256,
+            new_digest(header.digest_kind),
         )
         if isinstance(body, int):
             return messages.Partly(offset=body)
@@ -204,7 +203,12 @@ class Front:
         try:
             _check_digest(body.digest, request.header)
             update = StoredUpdate(
-                body.path, request.header.bytes, check.length, _compression(check), body.digest, check.is_masked
+                body.path,
+                request.header.bytes,
+                check.length,
+                _compression(check),
+                request.header.digest,
+                check.is_masked,
             )
             norm = await asyncio.to_thread(_check_and_sync, check, update, body.norm)
             if self._shared is not None:
@@ -284,9 +288,9 @@ def _compression(check: BodyCheck) -> Compression | None:
     return found and Compression(found.name, tuple(found.parameters.items()))
 
 
-def _check_digest(sha256: str, header: Header) -> None:
-    if sha256 != header.sha256:
-        raise Refusal("wrong-digest", "the body has another SHA-256 than was announced: upload it again from the start")
+def _check_digest(digits: str, header: Header) -> None:
+    if named_digest(header.digest_kind, digits) != header.digest:
+        raise Refusal("wrong-digest", "the body has another digest than was announced: upload it again from the start")
 
 
 def _known(received: messages.Received | None) -> messages.Received:
