@@ -47,7 +47,7 @@ PLAN = LocalPlan(steps=2, batch_size=1, lr=0.5)
 
 
 class Served(NamedTuple):
-    """What answers requests, in a server of one process."""
+    """The parts that answer requests, in a server of one process."""
 
     service: Operations
     front: Front

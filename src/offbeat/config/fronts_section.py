@@ -1,4 +1,4 @@
-"""``[fronts]``: servers on other machines that serve clients for the one that leads."""
+"""``[fronts]``: servers that serve clients for the one that leads."""
 
 from pathlib import Path
 from typing import Annotated

@@ -69,7 +69,7 @@ class ServiceSettings(Section):
 
 @dataclass(frozen=True)
 class FrontsElsewhere:
-    """Where a leader listens for fronts on other machines."""
+    """The address at which a leader listens for fronts on other machines."""
 
     host: str
     port: int

@@ -15,7 +15,10 @@ from offbeat.worlds.serve import certificates_of
 
 
 def run_front(file: ServerFile, ready: Callable[[], None]) -> None:
-    """Run a front until SIGTERM or Ctrl-C; ``ready`` is called once it has found a leader."""
+    """Run a front until SIGTERM or Ctrl-C.
+
+    ``ready`` is called once it has found a leader.
+    """
     if file.store is None or file.fronts is None:
         raise OffbeatError("a front needs [store] and [fronts] in the server's file: set them")
     settings = FrontSettings(

@@ -1,4 +1,4 @@
-"""Commands ``server front`` and ``server certificates``: servers on other machines that serve clients."""
+"""Commands ``server front`` and ``server certificates``."""
 
 import logging
 from collections.abc import Sequence
@@ -35,9 +35,10 @@ def front(file: Path, changes: Sequence[str], logs: bool) -> None:
 @click.option("--leaders", metavar="NAMES", required=True, help="Machines that may lead, separated by commas.")
 @click.option("--fronts", metavar="NAMES", required=True, help="Machines of fronts, separated by commas.")
 def certificates(folder: Path, leaders: str, fronts: str) -> None:
-    """Make the certificates of leaders and fronts, or renew those that end within 30 days.
+    """Make the certificates of leaders and fronts, or renew them.
 
-    Copy ca.pem, NAME.pem and NAME.key to each machine, and name them in [fronts]. ca.key can make more: keep it here.
+    Those that are valid for 30 days more are kept. Copy ca.pem, NAME.pem and NAME.key to each machine, and name them in
+    [fronts]. ca.key can make more: keep it here.
     """
     from offbeat.service.internal.internal_certificates import make_internal_certificates
 

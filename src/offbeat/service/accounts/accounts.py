@@ -201,7 +201,11 @@ class Accounts:
 
 
 def hash_of(token: str | None, kind: Kind) -> str:
-    """Return the SHA-256 of a token, which should be of this kind; ``Refusal`` if it cannot be any."""
+    """Return the SHA-256 of a token, which should be of this kind.
+
+    Raises:
+        Refusal: It cannot be a token.
+    """
     if not token:
         raise Refusal("no-token", f"send Authorization: Bearer {PREFIXES[kind]}…", _CHALLENGE)
     if not any(looks_like(token, prefix) for prefix in PREFIXES.values()):

@@ -1,4 +1,4 @@
-"""What a client must support to take part in a run."""
+"""The support that a client needs to take part in a run."""
 
 from offbeat_core.messages import PROTOCOL
 

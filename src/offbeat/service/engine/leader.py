@@ -42,7 +42,10 @@ class Leader:
         }
 
     async def ask(self, question: questions.Question[A]) -> A:
-        """Return the answer to a question, once all rows that it depends on are in the log; ``Refusal``."""
+        """Return the answer to a question; ``Refusal``.
+
+        All rows that it depends on are in the log then.
+        """
         answer: Any = await self._answers[type(question)](question)
         return answer
 

@@ -1,4 +1,4 @@
-"""Which updates are let in: the leader's part of an upload, which never reads a body."""
+"""The leader's part of an upload, which never reads a body."""
 
 import asyncio
 from dataclasses import dataclass
@@ -69,7 +69,10 @@ class UpdateAdmission:
         )
 
     async def permit(self, client: int, visit: int, header: Header) -> BodyCheck | Decision:
-        """Return how to check the body of an update, before it arrives; the decision if its visit is over."""
+        """Return how to check the body of an update, before it arrives.
+
+        If its visit is over, return the decision.
+        """
         assignment = await self._fitting_visit(client, visit, header)
         if assignment is None:
             return await self._repeated(client, visit, header)

@@ -1,1 +1,1 @@
-"""What stands before the leader: it speaks with clients, and receives and checks what they send."""
+"""Fronts, which speak with clients, and receive and check what they send."""

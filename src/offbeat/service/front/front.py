@@ -1,4 +1,4 @@
-"""What a front does for clients: bodies are its own work, decisions are the leader's.
+"""A front: bodies are its own work, decisions are the leader's.
 
 In a server of one process it asks a ``Leader`` directly, elsewhere over a ``LeaderConnection``.
 """
@@ -239,7 +239,7 @@ class Front:
         return answer.received
 
     def _remember(self, caller: Caller, checked_in: messages.CheckedIn, check: BodyCheck | None) -> None:
-        """Keep the check of a client's visit, so that the leader need not be asked before its update."""
+        """Keep the check of a visit, which saves a question before its update."""
         if checked_in.visit is None or check is None:
             return
         self._checks[caller.token] = checked_in.visit.number, check
@@ -249,7 +249,10 @@ class Front:
 
 
 def _may_fit(check: BodyCheck, header: Header) -> bool:
-    """Return whether a header may be that of a body that passes the check; else the leader says what is wrong."""
+    """Return whether a header may belong to a body that passes the check.
+
+    If not, the leader says what is wrong.
+    """
     if isinstance(header, ShareHeader) or check.is_masked:
         return isinstance(header, ShareHeader) and check.is_masked and header.bytes == 4 * check.length
     return header.bytes <= largest_body(check.length, _compression(check))

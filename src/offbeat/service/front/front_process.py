@@ -52,7 +52,10 @@ class FrontSettings:
 
 
 def run_child(settings: FrontSettings, listener: socket.socket, log_level: int) -> None:
-    """Run a front as a child of the leader's process, until that ends or sends SIGTERM."""
+    """Run a front as a child of the leader's process.
+
+    It ends with that, or by SIGTERM.
+    """
     write_logs(log_level)
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -67,7 +70,10 @@ def run_child(settings: FrontSettings, listener: socket.socket, log_level: int) 
 async def serve_front(
     settings: FrontSettings, listener: socket.socket, stop: asyncio.Event, ready: Callable[[], None]
 ) -> None:
-    """Serve clients until ``stop`` is set; call ``ready`` once a leader has been found."""
+    """Serve clients until ``stop`` is set.
+
+    ``ready`` is called once a leader has been found.
+    """
     os.umask(0o077)
     for name in ("partial", "updates"):
         (settings.folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,7 @@
-"""The other routes for clients, which the leader serves; ``docs/protocol.md`` describes them."""
+"""The other routes for clients, which the leader serves.
+
+``docs/protocol.md`` describes them.
+"""
 
 from fastapi import FastAPI, Request
 from offbeat_core import messages

@@ -78,7 +78,10 @@ def make_app(service: Operations, front: Front, connections: Connections, viewer
 
 
 def make_front_app(front: Front, connections: Connections) -> ASGIApp:
-    """Return the application of a front: its own routes, and the leader's for all others."""
+    """Return the application of a front.
+
+    It has routes of its own, and passes all other requests on to the leader.
+    """
     api = _make_api(front, connections)
 
     @api.get("/healthz", include_in_schema=False)

@@ -60,7 +60,10 @@ class TypedRoutes:
             await self._answer(error, given)(scope, receive, send)
 
     def _route(self, scope: Scope) -> "tuple[_TypedRoute | None, dict[str, str]]":
-        """Return a request's route, and its path's parameters; None if it is not for ``api``."""
+        """Return a request's route, and its path's parameters.
+
+        The route is None if ``api`` has none for it.
+        """
         path, method = scope["path"], scope["method"]
         if (fixed := self._fixed.get((path, method))) is not None:
             return fixed, {}

@@ -1,4 +1,7 @@
-"""The routes of visits, which every front serves itself; ``docs/protocol.md`` describes them."""
+"""The routes of visits, which every front serves itself.
+
+``docs/protocol.md`` describes them.
+"""
 
 import asyncio
 from collections.abc import Coroutine

@@ -1,4 +1,7 @@
-"""The leader's answers to a front: the message for the client, and what the front must know."""
+"""The leader's answers to a front.
+
+They hold the message for the client, and what the front must know.
+"""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -33,7 +36,7 @@ class Done(Answer):
 class BodyCheck(Request):
     """The check of an update's body: ``length`` entries, compressed or not.
 
-    ``values`` says whether all must be finite, and the leader is told their norm; otherwise only the form counts.
+    ``values`` says whether all must be finite, and their norm goes to the leader; otherwise only the form counts.
     """
 
     length: Number
@@ -57,7 +60,10 @@ class OfferAnswer(Request):
 
 
 class UploadPermission(Request):
-    """The check that a client's body needs; or the update's answer, if its visit is over."""
+    """The check that a client's body needs.
+
+    If the visit is over, the update's answer instead.
+    """
 
     client: Number
     check: BodyCheck | None = None
@@ -65,7 +71,10 @@ class UploadPermission(Request):
 
 
 class HandInAnswer(Request):
-    """The answer to an update, and the check of the next one if the client has got a visit."""
+    """The answer to an update.
+
+    With it comes the check of the next update, if the client has got a visit.
+    """
 
     received: Received
     check: BodyCheck | None

@@ -139,10 +139,10 @@ class GiveUp(Question[Done]):
 
 
 class Download(Question[DownloadPermission]):
-    """The question whether a client, or an admin, may download a version; None for the newest one.
+    """The question whether a client, or an admin, may download a version.
 
-    With ``is_elsewhere`` the front does not have the leader's files: the version must be in the store of blobs.
-    ``known`` is the client's header ``If-None-Match``.
+    None stands for the newest version. With ``is_elsewhere`` the front does not have the leader's files: the version
+    must be in the store of blobs. ``known`` is the client's header ``If-None-Match``.
     """
 
     answer = DownloadPermission

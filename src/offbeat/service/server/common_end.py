@@ -11,7 +11,10 @@ GRACE_SECONDS = 10.0
 
 
 class CommonEnd:
-    """The end of a server, by request, by an error, or because one of its tasks ends; the first one counts."""
+    """The end of a server: by request, by an error, or with one of its tasks.
+
+    The first one counts.
+    """
 
     def __init__(self) -> None:
         self.error: BaseException | None = None

@@ -1,4 +1,7 @@
-"""The fronts of a leader: its children on this machine, and those that connect from others."""
+"""The fronts of a leader.
+
+Those on this machine are its children; others connect to it.
+"""
 
 import asyncio
 import logging

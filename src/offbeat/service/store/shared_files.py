@@ -80,7 +80,9 @@ class SharedFiles:
         self.blobs.forget(self._name(name))
 
     def model(self, version: int, sha256: str) -> Path:
-        """Return a copy of a version's file, in a thread; it stays for 10 seconds at least.
+        """Return a copy of a version's file, in a thread.
+
+        It stays for 10 seconds at least.
 
         Raises:
             FileNotFoundError: The version is no longer kept.

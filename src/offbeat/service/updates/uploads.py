@@ -70,7 +70,7 @@ class Uploads:
             return 0
 
     async def read(self, token: str, size: int, pieces: AsyncIterator[bytes]) -> bytearray:
-        """Return a small body of this size, of the client with this token, or raise ``Refusal``."""
+        """Return a small body of the client with this token, or raise ``Refusal``."""
         if self._small.get(token, 0) >= _MAX_SMALL:
             raise _busy()
         body = bytearray()
