@@ -7,7 +7,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-long test-all test-studies lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-viewers bench-privacy live-page docs reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
+.PHONY: help run check bytecode test test-long test-all test-studies lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-viewers bench-privacy live-page docs reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -47,6 +47,10 @@ LONG_FILES := $(addprefix tests/,trackers service training examples)
 UNIT := $(PARALLEL) --ignore=tests/docs $(LONG_FILES) tests
 unit: .venv/installed
 	$(BIN)/pytest $(UNIT)
+
+# Compile the tests once, which takes a process 20 seconds; those of test-all would each do so. It says what is wrong.
+bytecode: .venv/installed
+	-@$(BIN)/pytest --collect-only --quiet studies/tests tests > /dev/null
 
 # In one go: each process imports PyTorch once, and short tests run while others wait.
 test-all: .venv/installed ## run what CI runs in this environment: the tests of unit, of docs, and the quick ones of studies
