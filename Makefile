@@ -27,7 +27,7 @@ check: .venv/installed ## lint, type-check and test what has changed since the b
 
 test: lint types unit ## lint, type-check and run all tests but those of the documentation
 
-test-long: ## as make test, with all random scripts of the contract tests (make test and CI: a third)
+test-long: ## as make test, with all random scripts of the contract tests (make test and CI: a fifth)
 	OFFBEAT_LONG=1 $(MAKE) test
 
 lint: .venv/installed

@@ -7,5 +7,5 @@ IS_LONG = "OFFBEAT_LONG" in os.environ
 
 
 def cases(number: int) -> int:
-    """Return how many of this number of cases to draw: a third, or all in a long test."""
-    return number if IS_LONG else -(-number // 3)
+    """Return how many of this number of cases to draw: a fifth, or all in a long test."""
+    return number if IS_LONG else -(-number // 5)

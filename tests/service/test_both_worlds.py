@@ -1,7 +1,6 @@
 """The same arrivals in the simulator and over HTTP make the same models, bit for bit."""
 
 import math
-import re
 
 import numpy as np
 import pytest
@@ -11,23 +10,20 @@ from safetensors.torch import load as load_tensors
 from offbeat.algorithms import FedLuck, LocalPlan
 from offbeat.compression import COMPRESSORS
 from offbeat.simulation.totals import Stop
-from tests.algorithms.case import all_cases
-from tests.effort import IS_LONG
+from tests.algorithms.case import all_cases, by_parts, first_of_each
 from tests.page_code import page_code
 from tests.service.conftest import body_of, running
 from tests.service.http_client import until
 from tests.service.simulated import LAYOUT, initial_model, simulate
 
-# Algorithms that differ from another one in the server's step alone are left to long tests.
-STEPS_ALONE = re.compile("adam|adagrad|clipped|trimmed mean|paper|normalising")
 CLIENTS = 6
 LEASE_SECONDS = 20.3  # never at a tick
 PLAN = LocalPlan(steps=4, batch_size=5, lr=0.3)
 STEP_SECONDS = [0.5, 0.71, 1.3, 2.9, 6.3, 3.37]
 LOSS_PROBABILITY = np.array([0.0, 0.3, 0.0, 0.3, 0.0, 0.0])
-ALGORITHMS = {
-    name: case.make for name, case in all_cases(CLIENTS).items() if IS_LONG or not STEPS_ALONE.search(name)
-} | {
+# One of each kind of schedule and buffer, and all in long tests.
+ALGORITHMS = {name: case.make for name, case in first_of_each(by_parts, CLIENTS).items()} | {
+    "fedfa params": all_cases()["fedfa params"].make,  # whose clients send parameters
     "fedluck compressing": lambda: FedLuck(period=6.0, steps=(1, 4), compression=(0.2, 1.0)),
     "own selection": lambda: page_code("how-to/own-selection.md", "oort.py").OortFedAvg(cohort=3),
 }

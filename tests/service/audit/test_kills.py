@@ -22,7 +22,10 @@ def test_a_killed_server_leaves_a_chain_with_all_that_was_answered(launcher: Lau
 
     def enrol(url: str, token: str) -> None:
         with httpx.Client(
-            base_url=url, headers={"Authorization": f"Bearer {token}", "Offbeat-Protocol": PROTOCOL}, timeout=30.0
+            base_url=url,
+            headers={"Authorization": f"Bearer {token}", "Offbeat-Protocol": PROTOCOL},
+            timeout=30.0,
+            verify=False,
         ) as http:
             while True:
                 try:
