@@ -45,6 +45,9 @@ for path in commands(helper):
     run(helper, "offbeat-helper", *path, "--help")
 run(app, "offbeat", "algorithms")
 run(app, "offbeat", "data", "list")
+"""
+# ASCII lacks the most; a run starts PyTorch.
+COMPARE = """
 run(app, "offbeat", "population", "tiny.toml")
 run(app, "offbeat", "compare", "tiny.toml", "--algorithm", "fedbuff")
 """
@@ -67,13 +70,14 @@ def run(program: list[str], folder: Path, variables: dict[str, str]) -> subproce
 
 
 @pytest.mark.parametrize("codec", ENCODINGS)
-def test_all_help_and_a_run_in_each_encoding(folder: Path, codec: str) -> None:
-    done = run([sys.executable, "-X", "warn_default_encoding", "-c", PROGRAM], folder, ENCODINGS[codec])
+def test_all_help_in_each_encoding_and_a_run_in_ascii(folder: Path, codec: str) -> None:
+    program = PROGRAM + (COMPARE if codec == "ascii" else "")
+    done = run([sys.executable, "-X", "warn_default_encoding", "-c", program], folder, ENCODINGS[codec])
     assert (done.returncode, done.stderr.decode(codec)) == (0, ""), done.stderr
     text = done.stdout.decode(codec)
     assert "Usage: offbeat compare" in text
-    assert "Available clients" in text
-    assert (folder / "runs" / "tiny" / "report.html").exists()
+    assert ("Available clients" in text) is (codec == "ascii")
+    assert (folder / "runs" / "tiny" / "report.html").exists() is (codec == "ascii")
 
 
 def test_a_file_of_ones_own_in_such_a_folder_is_refused_by_its_name(folder: Path) -> None:
