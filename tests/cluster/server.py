@@ -24,7 +24,7 @@ from offbeat.service.engine.replay import Replay
 from offbeat.service.engine.standby import Silence
 from offbeat.service.front.front import Front
 from offbeat.service.http.confirmed_denials import ConfirmedDenials
-from offbeat.service.http.http_app import error_answer, refusal_answer
+from offbeat.service.http.error_answers import error_answer, refusal_answer
 from offbeat.service.log import log_writer, show_life
 from offbeat.service.server import serving
 from offbeat.service.server.serving import Listening, serve

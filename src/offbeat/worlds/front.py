@@ -27,7 +27,8 @@ def run_front(file: ServerFile, ready: Callable[[], None]) -> None:
         leaders=file.fronts.addresses,
         internal=file.fronts.certificates,
         certificates=certificates_of(file),
-        service=file.service,
+        requests_a_second=file.service.requests_a_second,
+        connections_per_address=file.service.connections_per_address,
         burst=ServerSettings.burst,
         upload_budget=ServerSettings.upload_budget,
     )

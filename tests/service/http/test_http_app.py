@@ -13,7 +13,8 @@ from fastapi.testclient import TestClient
 from starlette.requests import ClientDisconnect
 
 from offbeat.service.engine.prometheus_metrics import Metrics
-from offbeat.service.http.http_app import RequestTimer, error_answer
+from offbeat.service.http.error_answers import error_answer
+from offbeat.service.http.http_app import RequestTimer
 from offbeat.service.http.typed_routes import TypedRoutes
 from offbeat.service.refusal import Refusal
 from tests.service.conftest import body_of

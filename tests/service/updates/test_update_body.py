@@ -12,7 +12,7 @@ import torch
 from offbeat.algorithms.components import Compression, LocalPlan
 from offbeat.compression import decode, qsgd, random_k, sign, top_k, wire_bytes
 from offbeat.service.refusal import Refusal
-from offbeat.service.updates import update_body
+from offbeat.service.updates import body_form, update_body
 from offbeat.service.updates.update_body import BufferedUpdate, StoredUpdate, largest_body
 from tests.service.conftest import body_of
 from tests.service.updates.conftest import (
@@ -128,7 +128,7 @@ def test_a_body_in_memory_is_checked_too(dtype: torch.dtype) -> None:
 def test_a_header_is_parsed_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = store(GOOD)
     check_body(BufferedUpdate(bytearray(GOOD), LENGTH, None, ""), None)
-    monkeypatch.delattr(update_body, "_tensor_info")
+    monkeypatch.delattr(body_form, "_tensor_info")
     assert torch.equal(stored.resolve(), VECTOR)
     with pytest.raises(NameError):
         store(GOOD, length=LENGTH + 1).resolve()

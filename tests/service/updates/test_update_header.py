@@ -9,13 +9,13 @@ from offbeat_core.local_plan import normaliser
 from offbeat_private.masks.envelope import RECORD_BYTES
 
 from offbeat.algorithms import LocalPlan
+from offbeat.service.engine.update_intake import private_report
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates import update_header
 from offbeat.service.updates.update_header import (
     ShareHeader,
     UpdateHeader,
     parse_header,
-    private_report,
 )
 
 HEAD: dict[str, Any] = {

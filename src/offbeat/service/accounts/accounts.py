@@ -7,8 +7,9 @@ from typing import Any
 from offbeat_core.tokens import looks_like, new_token, token_hash
 
 from offbeat.service.accounts.declared_examples import DeclaredExamples
-from offbeat.service.accounts.issued_tokens import IN_FOLDER, PREFIXES, IssuedTokens, token_id
+from offbeat.service.accounts.issued_tokens import IN_FOLDER, IssuedTokens, token_id
 from offbeat.service.accounts.registry import OWNER, Account, Kind, Registry, Site
+from offbeat.service.accounts.token_forms import CHALLENGE, PREFIXES, hash_of, unknown_token
 from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.log.log import Change
 from offbeat.service.log.log_writer import LogWriter
@@ -20,12 +21,6 @@ _REMEDIES: dict[Kind, str] = {
     "admin": "make another one on the server's machine: offbeat server tokens make FOLDER admin --output FILE",
 }
 _REMEDY_IN_FOLDER = "delete admin-token in the server's folder and start the server again, which makes another one"
-_IF_UNKNOWN: dict[str, str] = {
-    "enrolment": _REMEDIES["enrolment"],
-    "client": "enrol again",
-    "admin": "take the one in the file admin-token of the server's folder",
-}
-_CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
 class Accounts:
@@ -68,21 +63,21 @@ class Accounts:
         hashed = hash_of(token, kind)
         if hashed in self._registry.accounts:
             return self.check_hash(hashed, kind)
-        raise _unknown(token or "", kind)
+        raise unknown_token(token or "", kind)
 
     def check_hash(self, hashed: str, kind: Kind) -> int:
         """Return as ``check``, for the SHA-256 of a token."""
         account = self._registry.accounts.get(hashed)
         if account is None:
-            raise _unknown("", kind)
+            raise unknown_token("", kind)
         if account.kind != kind:
             raise Refusal("foreign-token", f"the token is of the kind {account.kind}: send one of the kind {kind}")
         remedy = _REMEDY_IN_FOLDER if kind == "admin" and account.name == IN_FOLDER else _REMEDIES[kind]
         match account.state(self._clock()):
             case "expired":
-                raise Refusal("expired-token", f"the token has expired: {remedy}", _CHALLENGE)
+                raise Refusal("expired-token", f"the token has expired: {remedy}", CHALLENGE)
             case "revoked" | "used up" as state:
-                raise Refusal("revoked-token", f"the token was {state}: {remedy}", _CHALLENGE)
+                raise Refusal("revoked-token", f"the token was {state}: {remedy}", CHALLENGE)
             case "valid":
                 pass
         if account.client is None:
@@ -104,7 +99,7 @@ class Accounts:
     def check_client(self, client: int) -> None:
         """Refuse a client that has been revoked since its request came."""
         if self._site(client).revoked is not None:
-            raise Refusal("revoked-token", f"the token was revoked: {_REMEDIES['client']}", _CHALLENGE)
+            raise Refusal("revoked-token", f"the token was revoked: {_REMEDIES['client']}", CHALLENGE)
 
     def is_valid(self, token: str, kind: Kind) -> bool:
         """Return whether a token is valid and of this kind."""
@@ -198,22 +193,3 @@ class Accounts:
             self._log_writer.enter(Change(OWNER, change, values))
         else:
             self.audit.add(kind, Change(OWNER, change, values), **facts)
-
-
-def hash_of(token: str | None, kind: Kind) -> str:
-    """Return the SHA-256 of a token, which should be of this kind.
-
-    Raises:
-        Refusal: It cannot be a token.
-    """
-    if not token:
-        raise Refusal("no-token", f"send Authorization: Bearer {PREFIXES[kind]}…", _CHALLENGE)
-    if not any(looks_like(token, prefix) for prefix in PREFIXES.values()):
-        raise _unknown(token, kind)
-    return token_hash(token)
-
-
-def _unknown(token: str, kind: Kind) -> Refusal:
-    alike = [other for other, prefix in PREFIXES.items() if token.startswith(prefix)]
-    advice = _IF_UNKNOWN[alike[0] if alike else kind]
-    return Refusal("unknown-token", f"this server does not know the token: {advice}", _CHALLENGE)

@@ -6,14 +6,12 @@ from typing import Any
 from offbeat_core.tokens import new_token, token_hash
 
 from offbeat.service.accounts.registry import OWNER, Kind, Registry
+from offbeat.service.accounts.token_forms import PREFIXES
 from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.log.log import Change
 from offbeat.service.log.log_writer import LogWriter
 from offbeat.service.refusal import Refusal
 from offbeat.service.server_messages import ListedToken
-
-PREFIXES: dict[Kind, str] = {"enrolment": "obe_", "client": "obc_", "admin": "oba_"}
-"""The beginning of each kind of token."""
 
 IN_FOLDER = "in the server's folder"
 """The name of the tokens in the files of the server's folder."""

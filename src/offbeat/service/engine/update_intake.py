@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from offbeat_core.local_plan import LocalPlan, normaliser
+
+from offbeat.algorithms.components.client_update import Report
 from offbeat.coordinator import Assignment, Receipt, Unknown
 from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.masked.masked_shares import MaskedShares
@@ -10,7 +13,7 @@ from offbeat.service.refusal import Refusal
 from offbeat.service.store.call_records import DiscardedUpdate
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.updates.update_body import Body
-from offbeat.service.updates.update_header import Header, ShareHeader, private_report
+from offbeat.service.updates.update_header import Header, ShareHeader, UpdateHeader
 from offbeat.service.updates.upload_history import Digests
 
 T = TypeVar("T")
@@ -68,7 +71,7 @@ class UpdateIntake:
         if isinstance(header, ShareHeader) or self._coordinator.participation is not None:
             report = private_report(header, assignment.plan)
         else:
-            report = header.report(needs_loss=algorithm.needs_loss)
+            report = reported(header, needs_loss=algorithm.needs_loss)
         try:
             receipt = self._coordinator.receive(
                 self._run.now,
@@ -104,3 +107,17 @@ def known_visit(call: Callable[[], T]) -> T:
         return call()
     except ValueError as error:
         raise Refusal("no-such-visit", f"{error}: check in for new work") from None
+
+
+def reported(header: UpdateHeader, *, needs_loss: bool) -> Report:
+    """Return the report for the algorithm; with the loss only if it is needed."""
+    report = Report(**header.model_dump(include=set(Report.__annotations__)))
+    if not needs_loss:
+        report["loss"] = None
+    return report
+
+
+def private_report(header: Header, plan: LocalPlan) -> Report:
+    """Return the report of a private update, with nothing that its client measured."""
+    share = header.share if isinstance(header, ShareHeader) else None
+    return Report(examples=1, steps=plan.steps, normaliser=normaliser(plan), since=header.since, share=share)

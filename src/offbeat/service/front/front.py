@@ -14,22 +14,22 @@ from typing import Protocol, TypeVar
 from offbeat_core import messages
 from offbeat_core.digests import named_digest, new_digest
 from offbeat_core.files import sync_file, sync_folder
+from offbeat_core.local_plan import Compression
 from pydantic import BaseModel
 
-from offbeat.algorithms.components import Compression
 from offbeat.service.front.request_rate import RequestRate
 from offbeat.service.internal.answers import BodyCheck, DownloadPermission
 from offbeat.service.internal.questions import CheckIn, HandIn, MayUpload, Offer, Question
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.shared_files import SharedFiles
 from offbeat.service.updates.body_file import FindEntries
+from offbeat.service.updates.body_form import find_entries
 from offbeat.service.updates.update_body import (
     Body,
     BufferedUpdate,
     StoredUpdate,
     check_form,
     check_norm,
-    find_entries,
     largest_body,
     norm_of,
 )

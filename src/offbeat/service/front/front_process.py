@@ -17,16 +17,14 @@ from offbeat_core.serving.http_server import HttpServer, max_connections, raise_
 from offbeat.service.blobs.open_blobs import open_blobs
 from offbeat.service.front.front import Front
 from offbeat.service.front.request_rate import RequestRate
-from offbeat.service.http.http_app import make_front_app
+from offbeat.service.http.front_app import make_front_app
 from offbeat.service.internal.answers import DownloadPermission
 from offbeat.service.internal.channel import Address
 from offbeat.service.internal.leader_connection import LeaderConnection
 from offbeat.service.server.common_end import GRACE_SECONDS, CommonEnd, unless_stopped
 from offbeat.service.server.event_loop import run_until_a_signal
-from offbeat.service.server_settings import ServiceSettings
 from offbeat.service.store.disk import Disk
-from offbeat.service.store.model_files import file_of
-from offbeat.service.store.shared_files import SharedFiles
+from offbeat.service.store.shared_files import SharedFiles, model_path
 from offbeat.service.updates.uploads import Uploads
 
 _CACHE_BYTES = 2**32  # of models on their way from shared blobs
@@ -45,7 +43,8 @@ class FrontSettings:
     leaders: Sequence[Address]  # where servers that may lead listen for fronts
     internal: Certificates | None = None  # for leaders on other machines
     certificates: Certificates | None = None  # for clients; None for plain HTTP
-    service: ServiceSettings
+    requests_a_second: float  # of a client, on average
+    connections_per_address: int | None  # None for a quarter of all
     burst: int  # requests of a client at once
     upload_budget: int  # bytes of uploads under way, at most
     fronts: int = 1  # that share the listener, and the limit of connections of an address
@@ -91,7 +90,7 @@ async def _serve(
     settings: FrontSettings, listener: socket.socket, leader: LeaderConnection, stop: asyncio.Event, end: CommonEnd
 ) -> None:
     limit = max_connections(raise_file_limit())
-    per_address = settings.service.connections_per_address or limit // 4
+    per_address = settings.connections_per_address or limit // 4
     connections = Connections(listener.getsockname()[1], min(-(-per_address // settings.fronts), limit))
     front = _front(settings, leader, end.set)
     http = HttpServer(make_front_app(front, connections), listener, settings.certificates, limit)
@@ -118,7 +117,7 @@ def _front(settings: FrontSettings, leader: LeaderConnection, failed: Callable[[
     return Front(
         leader,
         Uploads(settings.folder, settings.upload_budget, updates=store and store / "updates"),
-        RequestRate(settings.service.requests_a_second, settings.burst),
+        RequestRate(settings.requests_a_second, settings.burst),
         partial(_find_model, store and store / "models", shared),
         Disk(settings.folder / "reserve", failed).refusal,
         shared,
@@ -128,6 +127,6 @@ def _front(settings: FrontSettings, leader: LeaderConnection, failed: Callable[[
 
 async def _find_model(folder: Path | None, shared: SharedFiles | None, found: DownloadPermission) -> Path:
     if folder is not None:
-        return file_of(folder, found.version)
+        return model_path(folder, found.version)
     assert shared is not None, "a front has the leader's folder, or shared blobs"
     return await asyncio.to_thread(shared.model, found.version, found.sha256)

@@ -8,7 +8,8 @@ from fastapi.responses import Response
 from offbeat.service import server_messages
 from offbeat.service.accounts.issued_tokens import token_id as id_of
 from offbeat.service.engine.operations import Operations
-from offbeat.service.http.request_parts import LARGEST_NUMBER, Admin, Number
+from offbeat.service.http.authentication import Admin
+from offbeat.service.http.request_parts import LARGEST_NUMBER, Number
 
 _MOST_CLIENTS = 1000  # in one answer
 

@@ -8,7 +8,8 @@ from offbeat_core import messages
 
 from offbeat.service.engine.client_support import missing_terms, other_protocol
 from offbeat.service.engine.operations import Operations
-from offbeat.service.http.request_parts import Client, Length, Number, Text, bearer_token, required_length
+from offbeat.service.http.authentication import Client
+from offbeat.service.http.request_parts import Length, Number, Text, bearer_token, required_length
 from offbeat.service.refusal import Refusal
 from offbeat.service.updates.uploads import Uploads
 

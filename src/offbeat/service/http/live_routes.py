@@ -12,7 +12,8 @@ from starlette.types import Receive, Scope, Send
 
 import offbeat.web
 from offbeat.service.engine.operations import Operations
-from offbeat.service.http.request_parts import Admin, Text, bearer_token
+from offbeat.service.http.authentication import Admin
+from offbeat.service.http.request_parts import Text, bearer_token
 from offbeat.service.live.viewers import Viewers
 from offbeat.service.refusal import Refusal
 

@@ -13,8 +13,8 @@ from offbeat_core import messages
 from offbeat_core.serving.connections import peer_of
 from starlette.requests import ClientDisconnect
 
-from offbeat.service.accounts.accounts import hash_of
 from offbeat.service.accounts.registry import Kind
+from offbeat.service.accounts.token_forms import hash_of
 from offbeat.service.front.front import Caller, Front, UploadRequest
 from offbeat.service.http.model_response import ModelResponse
 from offbeat.service.http.request_parts import Length, Number, Offset, Text, bearer_token, header, required_length

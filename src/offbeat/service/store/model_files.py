@@ -14,17 +14,13 @@ from offbeat_core.model_file import DOWN
 from torch import Tensor
 
 from offbeat.service.store.database import numbers_of
+from offbeat.service.store.shared_files import model_path
 from offbeat.tensor_file import write_tensors
 
 T = TypeVar("T")
 
 Layout = Sequence[tuple[str, Sequence[int]]]
 """The model's trainable parameters by name, each with its shape, in the order in which they make up the vector."""
-
-
-def file_of(folder: Path, version: int) -> Path:
-    """Return the file of a published version in a folder."""
-    return folder / f"{version}.safetensors"
 
 
 class ModelFiles:
@@ -44,7 +40,7 @@ class ModelFiles:
 
     def path(self, version: int) -> Path:
         """Return the file of a published version."""
-        return file_of(self._folder, version)
+        return model_path(self._folder, version)
 
     def pending_path(self, version: int) -> Path:
         """Return the file of a pending version."""

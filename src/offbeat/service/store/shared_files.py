@@ -117,7 +117,7 @@ class SharedFiles:
     def download_checkpoint(self, values: Mapping[str, Any]) -> None:
         """Get the checkpoint of a row, and its models, into the server's folder."""
         for version, (name, digest) in values["models"].items():
-            self.download(name, digest, self._folder / "models" / f"{version}.safetensors")
+            self.download(name, digest, model_path(self._folder / "models", int(version)))
         path = self._folder / "checkpoints" / f"{values['number']}.safetensors"
         self.download(values["file"], values["sha256"], path)
 
@@ -138,6 +138,11 @@ def _errors(blobs: Blobs) -> Generator[None]:
         raise UnreachableError(f"{blobs}: {error}") from error
     except (NoSuchBlobError, BrokenBlobError) as error:
         raise OffbeatError(f"cannot follow the run's log: {error}; start this server again") from error
+
+
+def model_path(folder: Path, version: int) -> Path:
+    """Return the file of a published version in a folder."""
+    return folder / f"{version}.safetensors"
 
 
 def model_name(version: int, digest: str) -> str:

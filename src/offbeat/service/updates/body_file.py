@@ -21,6 +21,9 @@ _READ = 2**20  # bytes read at once from a file that is continued
 # Linux then begins to write changed pages to the disk, so that the sync at the end is short; other systems lack it.
 _WRITE_SOON = getattr(os, "POSIX_FADV_DONTNEED", None)
 
+EntryKind = Literal["F32", "BF16"]
+"""A type of entries: float32 or bfloat16."""
+
 Bytes = bytes | bytearray | memoryview
 
 
@@ -40,7 +43,7 @@ class Digest(Protocol):
 class Entries:
     """The place of a vector's entries in a body, and their type."""
 
-    kind: Literal["F32", "BF16"]
+    kind: EntryKind
     start: int
     end: int  # also the body's
 
@@ -127,7 +130,7 @@ class _Checks:
         self.digest = digest
         self._find_entries = find_entries
         self._entries: Entries | None = None
-        self._squares: _Squares | None = None
+        self._squares: Squares | None = None
         self._beginning: bytearray | None = bytearray()  # until the entries are found
 
     def add(self, pieces: Sequence[Bytes]) -> None:
@@ -151,21 +154,22 @@ class _Checks:
             return
         self._entries = entries = self._find_entries(bytes(self._beginning[:LARGEST_BEGINNING]))
         if entries is not None:
-            self._squares = _Squares(entries.kind)
+            self._squares = Squares(entries.kind)
             self._squares.add(memoryview(self._beginning)[entries.start :])
         self._beginning = None
 
 
-class _Squares:
+class Squares:
     """The sum of the squares of entries, whose bytes come in order."""
 
-    def __init__(self, kind: Literal["F32", "BF16"]) -> None:
+    def __init__(self, kind: EntryKind) -> None:
         self._kind = kind
         self._bytes = 4 if kind == "F32" else 2  # of an entry
         self._rest = b""  # of an entry that a piece has cut
         self._sum = 0.0
 
     def add(self, piece: memoryview) -> None:
+        """Add bytes, which may end within an entry."""
         if self._rest:
             missing = self._bytes - len(self._rest)
             entry = self._rest + piece[:missing]
@@ -179,6 +183,7 @@ class _Squares:
         self._add(self._vector(piece[:whole]))
 
     def norm(self) -> float:
+        """Return the Euclidean norm of all entries; NaN if one is not finite."""
         return math.sqrt(self._sum)  # of NaN: NaN
 
     def _vector(self, data: memoryview) -> "npt.NDArray[np.float32]":

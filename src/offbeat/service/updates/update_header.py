@@ -4,14 +4,11 @@ import base64
 import json
 from typing import Annotated, Any
 
-import torch
 from offbeat_core.digests import DigestKind, has_blake3, named_digest
-from offbeat_core.local_plan import LocalPlan, normaliser
-from offbeat_core.number_checks import LARGEST_COUNT
+from offbeat_core.number_checks import LARGEST_COUNT, LARGEST_FLOAT32
 from offbeat_private.masks.envelope import RECORD_BYTES
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
-from offbeat.algorithms.components.client_update import Report
 from offbeat.service.refusal import Refusal
 
 
@@ -40,7 +37,6 @@ def shortened(text: str) -> str:
 
 _MAX_CHARACTERS = 4096  # characters
 _LARGEST_NUMBER = 2**63 - 1  # in the database
-_LARGEST_FLOAT = torch.finfo(torch.float32).max
 
 _Number = Annotated[int, Field(ge=0, le=_LARGEST_NUMBER, description="a whole number of at least 0")]
 _Seconds = Annotated[
@@ -74,13 +70,13 @@ class UpdateHeader(_Header):
     examples: Annotated[int, Field(ge=1, le=LARGEST_COUNT, description=f"a whole number in 1 … {LARGEST_COUNT}")]
     steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT, description=f"a whole number in 0 … {LARGEST_COUNT}")]
     normaliser: Annotated[
-        float, Field(ge=0, le=_LARGEST_FLOAT, description="a number of at least 0, finite in 32 bits")
+        float, Field(ge=0, le=LARGEST_FLOAT32, description="a number of at least 0, finite in 32 bits")
     ]
     since: Annotated[_Number | None, Field(description="a whole number of at least 0, or null")]
     step_seconds: _Seconds = None
     upload_seconds: _Seconds = None
     loss: Annotated[
-        Annotated[float, Field(ge=-_LARGEST_FLOAT, le=_LARGEST_FLOAT)] | None,
+        Annotated[float, Field(ge=-LARGEST_FLOAT32, le=LARGEST_FLOAT32)] | None,
         Field(description="a number that is finite in 32 bits, null, or left out"),
     ] = None
 
@@ -101,13 +97,6 @@ class UpdateHeader(_Header):
     def digest(self) -> str:
         """The digest of the body; see ``offbeat_core.digests``."""
         return named_digest(self.digest_kind, self.blake3 or self.sha256 or "")
-
-    def report(self, *, needs_loss: bool) -> Report:
-        """Return the report for the algorithm; with the loss only if it is needed."""
-        report = Report(**self.model_dump(include=set(Report.__annotations__)))
-        if not needs_loss:
-            report["loss"] = None
-        return report
 
 
 class ShareHeader(_Header):
@@ -138,12 +127,6 @@ class ShareHeader(_Header):
 
 
 Header = UpdateHeader | ShareHeader
-
-
-def private_report(header: Header, plan: LocalPlan) -> Report:
-    """Return the report of a private update, with nothing that its client measured."""
-    share = header.share if isinstance(header, ShareHeader) else None
-    return Report(examples=1, steps=plan.steps, normaliser=normaliser(plan), since=header.since, share=share)
 
 
 def parse_header(text: str | None) -> Header:

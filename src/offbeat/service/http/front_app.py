@@ -1,0 +1,51 @@
+"""The HTTP application of a front."""
+
+from functools import partial
+
+from fastapi import FastAPI
+from fastapi.responses import Response
+from offbeat_core.messages import PROTOCOL
+from offbeat_core.serving.connections import Connections, CountedRequests
+from offbeat_core.serving.http_server import UnreadBody
+from starlette.types import ASGIApp
+
+from offbeat.service.front.forwarding import Forwarding
+from offbeat.service.front.front import Front
+from offbeat.service.http.error_answers import error_answer, refusal_answer
+from offbeat.service.http.request_limits import BodyLimit, TokenLimit
+from offbeat.service.http.request_parts import PROBLEMS
+from offbeat.service.http.typed_routes import TypedRoutes
+from offbeat.service.http.visit_routes import add_visit_routes
+
+
+def make_front_app(front: Front, connections: Connections) -> ASGIApp:
+    """Return the application of a front.
+
+    It has routes of its own, and passes all other requests on to the leader.
+    """
+    api = new_api(front, connections)
+
+    @api.get("/healthz", include_in_schema=False)
+    async def healthz() -> Response:
+        """Answer as long as the front runs."""
+        return Response("ok\n", media_type="text/plain")
+
+    def count(_: str) -> None:
+        """Count nothing: the leader counts what it refuses."""
+
+    answer = partial(refusal_answer, count)
+    app = TypedRoutes(api, partial(error_answer, front, count), Forwarding(front.leader))
+    app = BodyLimit(app, lambda _: None, answer)  # the leader checks the token
+    app = TokenLimit(app, connections.max_per_token, answer)
+    return CountedRequests(UnreadBody(app), connections)
+
+
+def new_api(front: Front, connections: Connections) -> FastAPI:
+    """Return an application with the routes that each front serves."""
+    api = FastAPI(
+        title="Offbeat", version=PROTOCOL, docs_url=None, redoc_url=None, redirect_slashes=False, responses=PROBLEMS
+    )
+    api.state.front = front
+    api.state.connections = connections
+    add_visit_routes(api, front)
+    return api
