@@ -2,7 +2,8 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,6 @@ class Client:
         self.number: int | None = None
         self.token = new_token("obc_")
         self.caller = Caller(token_hash(self.token), lambda: None, messages.PROTOCOL)
-        self.answers = 0
         self.is_revoked = False
         self._world = world
         self._random = random
@@ -45,9 +45,11 @@ class Client:
                 visit = await self._train(visit)
             await self._pause(0.1)
 
-    async def probe(self) -> Answer:
+    async def probe(self) -> None:
         """Check in without waiting, once the world is healed."""
-        return await self._ask("probe", self._checking_in(0.0))
+        while self.number is None:
+            await self._pause(0.1)
+        await self._ask("probe", self._checking_in(0.0), self._hear_visit)
 
     async def _enrol(self) -> None:
         while not self._world.enrolment_tokens:
@@ -55,12 +57,14 @@ class Client:
         enrolment = messages.Enrolment(name=self.token[-4:], token=self.token, examples=10)
 
         async def enrol(served: Served) -> Any:
+            assert served.service is not None
             return await served.service.enrol(self._world.enrolment_tokens[0], enrolment)
 
-        answer = await self._ask("enrol", enrol)
-        if self._is_granted("enrol", answer):
-            self.number = answer.body.client
-            self._promises.enrolled(self.token, answer.body.client)
+        def hear(enrolled: messages.Enrolled) -> None:
+            self.number = enrolled.client
+            self._promises.enrolled(self.token, enrolled.client)
+
+        await self._ask("enrol", enrol, hear, is_for_server=True)
 
     def _checking_in(self, wait_seconds: float) -> Operation:
         async def check_in(served: Served) -> Any:
@@ -69,16 +73,16 @@ class Client:
         return check_in
 
     async def _check_in(self) -> messages.VisitMessage | None:
-        answer = await self._ask("check in", self._checking_in(self._random.choice((0.0, 0.5))))
-        return self._visit_of(answer.body) if self._is_granted("check in", answer) else None
+        wait_seconds = self._random.choice((0.0, 0.5))
+        answer = await self._ask("check in", self._checking_in(wait_seconds), self._hear_visit)
+        return None if answer is None else answer.visit
 
-    def _visit_of(self, checked_in: messages.CheckedIn) -> messages.VisitMessage | None:
+    def _hear_visit(self, checked_in: messages.CheckedIn) -> None:
         if checked_in.finished:
             self._promises.finished()
         if checked_in.visit is not None:
             assert self.number is not None
             self._promises.assigned(self.number, checked_in.visit)
-        return checked_in.visit
 
     async def _train(self, visit: messages.VisitMessage) -> messages.VisitMessage | None:
         """Do the work of a visit, or a part of it; return the next one, if it comes with the receipt."""
@@ -107,35 +111,39 @@ class Client:
 
     async def _download(self, visit: messages.VisitMessage) -> None:
         async def download(served: Served) -> bytes:
-            found = await served.front.ask(self.caller, Download(token=self.caller.token, version=visit.version))
+            found = await served.front.ask(
+                self.caller,
+                Download(token=self.caller.token, version=visit.version, is_elsewhere=served.front.is_elsewhere),
+            )
             return (await served.front.model(found)).read_bytes()
 
-        answer = await self._ask("download", download, version=str(visit.version))
-        if self._is_granted("download", answer, "no-such-version"):
-            self._promises.downloaded(visit.version, answer.body)
+        def hear(content: bytes) -> None:
+            self._promises.downloaded(visit.version, content)
+
+        await self._ask("download", download, hear, visit, version=str(visit.version))
 
     async def _renew(self, visit: messages.VisitMessage) -> None:
         async def renew(served: Served) -> Any:
             return await served.front.ask(self.caller, RenewLease(token=self.caller.token, visit=visit.number))
 
-        self._is_granted("renew", await self._ask("renew", renew))
+        await self._ask("renew", renew, _ignore, visit)
 
     async def _give_up(self, visit: messages.VisitMessage) -> None:
         async def give_up(served: Served) -> Any:
             await served.front.ask(self.caller, GiveUp(token=self.caller.token, visit=visit.number))
 
-        self._is_granted("give up", await self._ask("give up", give_up))
+        await self._ask("give up", give_up, _ignore, visit)
 
     async def _offer(self, visit: messages.VisitMessage) -> bool:
         async def offer(served: Served) -> Any:
             return await served.front.upload_state(self.caller, visit.number)
 
-        answer = await self._ask("offer", offer)
-        if not self._is_granted("offer", answer):
-            return False
-        if answer.body.receipt is not None:
-            self._told(visit, answer.body.receipt)
-        return answer.body.wanted
+        def hear(state: messages.UploadState) -> None:
+            if state.receipt is not None:
+                self._hear_receipt(visit, state.receipt)
+
+        answer = await self._ask("offer", offer, hear, visit)
+        return answer is not None and answer.wanted
 
     async def _upload(self, visit: messages.VisitMessage) -> messages.VisitMessage | None:
         assert self.number is not None
@@ -161,12 +169,13 @@ class Client:
                 UploadRequest(self.caller, visit.number, header, offset, length, pieces, check_in=checks_in)
             )
 
-        answer = await self._ask("upload", upload)
-        if not self._is_granted("upload", answer):
-            return None
-        assert isinstance(answer.body, messages.Received)
-        self._told(visit, answer.body.receipt, digest)
-        return self._visit_of(answer.body.next) if answer.body.next is not None else None
+        def hear(received: messages.Received) -> None:
+            self._hear_receipt(visit, received.receipt)
+            if received.next is not None:
+                self._hear_visit(received.next)
+
+        answer = await self._ask("upload", upload, hear, visit)
+        return None if answer is None or answer.next is None else answer.next.visit
 
     async def _pieces(self, body: bytes) -> AsyncIterator[bytes]:
         middle = self._random.randrange(len(body))
@@ -175,44 +184,73 @@ class Client:
             await asyncio.sleep(self._random.expovariate(10))
         yield body[middle:]
 
-    def _told(self, visit: messages.VisitMessage, receipt: messages.ReceiptMessage, digest: str | None = None) -> None:
+    def _hear_receipt(self, visit: messages.VisitMessage, receipt: messages.ReceiptMessage) -> None:
         assert self.number is not None
-        self._promises.received(self.number, visit.number, receipt, digest)
+        self._promises.received(self.number, visit.number, receipt)
 
-    def _is_granted(self, what: str, answer: Answer, *allowed: str) -> bool:
-        """Return whether an answer is none of 400 to 499; tell the promises of such a one."""
-        if answer.status < 400:
-            return True
-        self.is_revoked = self.is_revoked or answer.body["kind"] == "revoked-token"
-        if answer.body["kind"] not in allowed:
-            self._promises.denied(self.number, self.token, what, answer.body["kind"], answer.body["detail"])
-        return False
+    async def _ask(
+        self,
+        what: str,
+        operation: Operation,
+        hear: Callable[[Any], None],
+        visit: messages.VisitMessage | None = None,
+        *,
+        is_for_server: bool = False,
+        **path_parameters: str,
+    ) -> Any:
+        """Ask until there is an answer that another attempt would not change.
 
-    async def _ask(self, what: str, operation: Operation, **path_parameters: str) -> Answer:
-        """Ask until there is an answer that another attempt would not change."""
+        Returns its body, None for a refusal. ``hear`` gets the body of every answer, also of one that comes too late.
+        """
         while True:
+            heard = partial(self._hear, what, hear, visit, self._world.loop.time())
+            patience = self._random.choice((1.5, 1.5, 5.0))
             try:
-                answer = await self._world.network.ask(operation, 1.5, **path_parameters)
+                answer = await self._world.network.ask(
+                    operation, patience, heard, is_for_server=is_for_server, **path_parameters
+                )
             except LostError:
                 self._world.trace(f"client {self.number}", what, outcome="lost")
                 await self._pause(0.1)
                 continue
-            shown = answer.body if answer.status < 400 else (answer.body["kind"], answer.body["detail"])
-            self._world.trace(f"client {self.number}", what, server=answer.server, status=answer.status, body=shown)
-            if answer.status < 500 and answer.status != 429 and not self._is_interrupted(answer):
-                self.answers += 1
-                return answer
+            if not _is_temporary(answer):
+                return answer.body if answer.status < 400 else None
             await self._pause(0.15)
 
-    def _is_interrupted(self, answer: Answer) -> bool:
-        """Return whether two attempts of an upload were in each other's way."""
-        return answer.status == 409 and answer.body["kind"] == "wrong-offset"
+    def _hear(
+        self,
+        what: str,
+        hear: Callable[[Any], None],
+        visit: messages.VisitMessage | None,
+        began: float,
+        answer: Answer,
+    ) -> None:
+        """Check an answer to a question that was sent when it ``began``."""
+        shown = answer.body if answer.status < 400 else (answer.body["kind"], answer.body["detail"])
+        self._world.trace(f"client {self.number}", what, server=answer.server, status=answer.status, body=shown)
+        if answer.status < 400:
+            hear(answer.body)
+            if self.number is not None:
+                self._promises.admitted(self.number, began, what, answer.server)
+        elif not _is_temporary(answer):
+            kind = answer.body["kind"]
+            self.is_revoked = self.is_revoked or kind == "revoked-token"
+            self._promises.denied(self.number, visit and visit.number, what, kind, answer.body["detail"])
 
     async def _pause(self, mean_seconds: float) -> None:
         await asyncio.sleep(self._random.expovariate(1 / mean_seconds))
 
     def _happens(self, probability: float) -> bool:
         return self._random.random() < probability
+
+
+def _is_temporary(answer: Answer) -> bool:
+    """Return whether another attempt may be answered otherwise: also if two were in each other's way."""
+    return answer.status in (429, 503) or (answer.status == 409 and answer.body["kind"] == "wrong-offset")
+
+
+def _ignore(answer: Any) -> None:
+    pass
 
 
 def body_of(client: int, visit: int) -> bytes:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections import defaultdict
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +12,16 @@ from offbeat_core import messages
 from offbeat_core.tokens import token_hash
 from safetensors.numpy import load
 
-from offbeat.coordinator import Coordinator, RecordedCall
+from offbeat.coordinator import Coordinator
 from offbeat.coordinator.visits import Receipt
-from offbeat.service.log.log import COORDINATOR, TERM, Row
-from offbeat.service.store.server_state import ServerState
-from tests.cluster.server import LAYOUT, LENGTH, ServerProcess
+from offbeat.service.log.log import TERM, Row
+from tests.cluster.replay import Replay, Visit
+from tests.cluster.server import ServerProcess
 
 if TYPE_CHECKING:
     from tests.cluster.world import World
 
-Visit = tuple[int, int]  # a client and the number of its visit
+_REVOKED_SECONDS = 1.0  # after which a revoked client is refused everywhere
 
 
 class Promises:
@@ -42,6 +41,7 @@ class Promises:
         self._visits: list[tuple[int, messages.VisitMessage]] = []
         self._files: dict[int, bytes] = {}  # of versions, that somebody has read
         self._was_finished = False
+        self._replay = Replay(world)
 
     def note(self, problem: str) -> None:
         """Record a broken promise."""
@@ -72,7 +72,7 @@ class Promises:
             case "coordinator", "assign":
                 for client in values["clients"]:
                     self._assigned[client] += 1
-                    if self._world.loop.time() > self._revoked.get(client, np.inf) + 1:
+                    if self._world.loop.time() > self._revoked.get(client, np.inf) + _REVOKED_SECONDS:
                         self.note(f"client {client} gets work after it was revoked")
             case "accounts", "enrol":
                 self._enrolled[values["token"]] = values["client"]
@@ -81,6 +81,11 @@ class Promises:
             case _:
                 pass
 
+        try:
+            self._replay.apply(row)
+        except Exception as error:
+            self.note(f"row {row.number} does not follow from those before it: {error!r}")
+
     def _receive(self, row: Row, values: dict[str, Any]) -> None:
         visit, outcome = (values["client"], values["visit"]), tuple(values["outcome"])
         if visit in self._outcomes:
@@ -88,7 +93,7 @@ class Promises:
         self._outcomes[visit] = outcome
         if row.digest != self._digests.get(visit):
             self.note(f"the update of visit {visit} is not the one that was sent")
-        if self._world.loop.time() > self._revoked.get(visit[0], np.inf) + 1:
+        if self._world.loop.time() > self._revoked.get(visit[0], np.inf) + _REVOKED_SECONDS:
             self.note(f"an update of client {visit[0]} is taken in after it was revoked")
 
     def _blobs_of(self, row: Row, values: dict[str, Any]) -> list[str]:
@@ -114,7 +119,7 @@ class Promises:
             self.note(f"client {client} was given visit {visit.number}, which is not in the log")
         self._visits.append((client, visit))
 
-    def received(self, client: int, visit: int, receipt: messages.ReceiptMessage, digest: str | None) -> None:
+    def received(self, client: int, visit: int, receipt: messages.ReceiptMessage) -> None:
         """Check a receipt that a client was told."""
         if receipt.counted is None:
             return  # it says nothing
@@ -134,17 +139,28 @@ class Promises:
         """Note that a client was told that the run is over."""
         self._was_finished = True
 
-    def denied(self, client: int | None, token: str, what: str, kind: str, detail: str) -> None:
+    def admitted(self, client: int, began: float, what: str, server: str) -> None:
+        """Check that a client whose request was granted had not been revoked for long when it ``began``."""
+        if began > self._revoked.get(client, np.inf) + _REVOKED_SECONDS:
+            self.note(f"{server} lets client {client} {what}, which was revoked")
+
+    def denied(self, client: int | None, visit: int | None, what: str, kind: str, detail: str) -> None:
         """Check a refusal that a client will not ask against."""
         if kind == "revoked-token" and client in self._revoked:
             return
+        if kind == "no-such-version" and client is not None and self._has_ended(client, visit):
+            return
         self.note(f"client {client} was refused to {what}: {kind}: {detail}")
+
+    def _has_ended(self, client: int, visit: int | None) -> bool:
+        visits = self._replay.coordinator.visits
+        return visits.latest(client) != visit or not visits.has_slot(client)
 
     # The end.
 
     def check_end(self, processes: list[ServerProcess], folders: list[Path]) -> None:
         """Check all that was told, and the servers' states and files, by a replay of the log from its start."""
-        replayed = replay(self._world)
+        replayed = self._replay
         for visit, told in self._receipts:
             known = replayed.receipts.get(visit)
             if told.counted and known != told:
@@ -156,7 +172,7 @@ class Promises:
             if known != (visit.version, visit.since):
                 self.note(f"visit {client, visit.number} was told {visit.version, visit.since}; it is {known}")
         for client, at in self._revoked.items():
-            if self._world.loop.time() > at + 1 and replayed.coordinator.visits.has_slot(client):
+            if self._world.loop.time() > at + _REVOKED_SECONDS and replayed.coordinator.visits.has_slot(client):
                 self.note(f"client {client} was revoked, and still has its slot")
         if self._was_finished and replayed.coordinator.algorithm.version < self._world.stop_versions:
             self.note("a client was told that the run is over, and it is not")
@@ -174,7 +190,7 @@ class Promises:
         for process in processes:
             self._check_state(process, replayed)
 
-    def _check_state(self, process: ServerProcess, replayed: "Replayed") -> None:
+    def _check_state(self, process: ServerProcess, replayed: Replay) -> None:
         if process.replay is None or process.replay.number != len(self._world.log.rows):
             return
         own, true = plain(process.replay.coordinator), plain(replayed.coordinator)
@@ -187,61 +203,6 @@ class Promises:
                 self.note(f"the state of {process.name} is not that of its log: {key}")
 
 
-@dataclass
-class Replayed:
-    """The state that all of the log's rows make."""
-
-    coordinator: Coordinator
-    state: ServerState = field(default_factory=ServerState)
-    models: dict[int, bytes] = field(default_factory=dict)  # by version
-    receipts: dict[Visit, Receipt] = field(default_factory=dict)
-    assignments: dict[Visit, tuple[int, int | None]] = field(default_factory=dict)  # version and since
-
-
-def replay(world: "World") -> Replayed:
-    """Make the calls of the log again, from nothing, without a server's files."""
-    replayed = Replayed(world.new_coordinator())
-    coordinator = replayed.coordinator
-    _keep_model(replayed)
-    for row in world.log.history:
-        values = row.values
-        replayed.state.apply(row, values)
-        if row.owner != COORDINATOR:
-            continue
-        outcome = values.pop("outcome", None)
-        if row.name == "receive":
-            values["vector"] = _vector(world, row) if outcome[0] else torch.zeros(LENGTH)
-            values["base"] = None
-        coordinator.replay(RecordedCall(row.name, values))
-        if row.name == "receive":
-            visit = (values["client"], values["visit"])
-            receipt = coordinator.visits.receipt(*visit)
-            if receipt is not None:
-                replayed.receipts[visit] = receipt
-        if row.name == "assign":
-            for client in values["clients"]:
-                assignment = coordinator.visits.assignment(client)
-                assert assignment is not None
-                replayed.assignments[client, assignment.visit] = (assignment.version, assignment.since)
-        _keep_model(replayed)
-    return replayed
-
-
-def _keep_model(replayed: Replayed) -> None:
-    algorithm = replayed.coordinator.algorithm
-    if algorithm.version not in replayed.models:
-        replayed.models[algorithm.version] = algorithm.model.numpy().tobytes()
-
-
-def _vector(world: "World", row: Row) -> torch.Tensor:
-    body = row.body
-    if body is None:
-        body = world.blobs.history[f"{world.log.run}/updates/{row.blob}"]
-    if hashlib.sha256(body).hexdigest() != row.digest:
-        world.promises.note(f"row {row.number} has another update than its digest says")
-    return torch.from_numpy(load(body)["update"])
-
-
 def plain(coordinator: Coordinator) -> dict[str, Any]:
     """Return a coordinator's state, but for which clients are there."""
     coordinator.forget_presence()
@@ -249,6 +210,3 @@ def plain(coordinator: Coordinator) -> dict[str, Any]:
     for key, value in coordinator.state_dict().items():
         state[key] = value.tolist() if isinstance(value, torch.Tensor) else json.loads(json.dumps(value))
     return state
-
-
-assert LAYOUT == [("weight", (LENGTH,))]

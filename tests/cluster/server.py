@@ -6,12 +6,14 @@ import shutil
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
 
 import torch
+from offbeat_core.serving.certificates import Certificates
 
 from offbeat.algorithms import FedBuff, LocalPlan
 from offbeat.coordinator import Coordinator
@@ -22,13 +24,16 @@ from offbeat.service.engine import server_checkpoint, standby, start_up
 from offbeat.service.engine.operations import Operations
 from offbeat.service.engine.replay import Replay
 from offbeat.service.engine.standby import Silence
+from offbeat.service.front import front_process
 from offbeat.service.front.front import Front
+from offbeat.service.front.front_process import FrontSettings, serve_front
 from offbeat.service.http.confirmed_denials import ConfirmedDenials
 from offbeat.service.http.error_answers import error_answer, refusal_answer
+from offbeat.service.internal import leader_connection
 from offbeat.service.log import log_writer, show_life
-from offbeat.service.server import serving
+from offbeat.service.server import fronts, serving
 from offbeat.service.server.serving import Listening, serve
-from offbeat.service.server_settings import ServerSettings, ServiceSettings
+from offbeat.service.server_settings import FrontsElsewhere, ServerSettings, ServiceSettings
 from offbeat.service.store import store
 from offbeat.service.store.client_tally import ClientTally
 from offbeat.service.store_settings import StoreSettings
@@ -43,14 +48,15 @@ if TYPE_CHECKING:
 CLIENTS = 4
 LENGTH = 3
 LAYOUT = [("weight", (LENGTH,))]
+CERTIFICATES = Certificates(Path("none"), Path("none"), Path("none"))
 PLAN = LocalPlan(steps=2, batch_size=1, lr=0.5)
 
 
 class Served(NamedTuple):
-    """The parts that answer requests, in a server of one process."""
+    """The parts of a process that answer requests; a front has no operations."""
 
-    service: Operations
     front: Front
+    service: Operations | None = None
 
 
 Operation = Callable[[Served], Awaitable[Any]]
@@ -62,13 +68,11 @@ def new_coordinator(lease_seconds: float) -> Coordinator:
     return Coordinator(algorithm, torch.zeros(LENGTH), clients=CLIENTS, local=PLAN, seed=7, lease_seconds=lease_seconds)
 
 
-class ServerProcess(Process):
-    """A process that serves, from its start to its end.
+class ServingProcess(Process):
+    """A process that serves clients: a server, or a front.
 
     Attributes:
         app: Answers requests; None unless it listens.
-        service: What it answers with, once it leads.
-        replay: The state with which it follows the log, and later leads.
     """
 
     def __init__(self, world: "World", name: str, folder: Path) -> None:
@@ -79,10 +83,10 @@ class ServerProcess(Process):
         self.log_link = Link(random, world.faults)
         self.blobs_link = Link(random, world.faults)
         self.app: Callable[..., Awaitable[None]] | None = None
-        self.service: Operations | None = None
-        self.replay: Replay | None = None
-        self.ended: str | None = None
         self.requests = 0
+        self.settings = ServiceSettings.model_construct(
+            port=0, requests_a_second=1e6, seed=7, checkpoint_seconds=world.checkpoint_seconds
+        )
         self._offset, self._rate = random.random() * 1000, random.uniform(0.99, 1.01)
         self._stop: asyncio.Event | None = None
 
@@ -91,41 +95,78 @@ class ServerProcess(Process):
         return self._offset + self._rate * self.world.loop.time()
 
     def begin(self) -> None:
-        task = self.start(self._serve())
-        task.add_done_callback(self._note_end)
+        self._stop = asyncio.Event()
+        self.start(self.serve(self._stop)).add_done_callback(self._note_end)
 
     def end(self) -> None:
-        """Ask the server to end, as by SIGTERM."""
+        """Ask the process to end, as by SIGTERM."""
         if self._stop is not None:
             self.world.loop.call_soon(self._stop.set, context=self.context)
 
-    async def _serve(self) -> None:
-        self._stop = asyncio.Event()
+    def kill(self) -> None:
+        super().kill()
+        self.app = None
+        self.world.wires.lose(self)
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Do the work of the process until it is stopped."""
+        raise NotImplementedError
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        self.kill()  # what its tasks would still do
+        self.world.loop.later(0, self.world.note_end, self, error)
+
+
+class ServerProcess(ServingProcess):
+    """A process that leads or stands by.
+
+    Attributes:
+        replay: The state with which it follows the log, and later leads.
+    """
+
+    replay: Replay | None = None
+
+    async def serve(self, stop: asyncio.Event) -> None:
         world = self.world
-        service = {"port": 0, "requests_a_second": 1e6, "seed": 7, "checkpoint_seconds": world.checkpoint_seconds}
         settings = ServerSettings(
             folder=self.folder,
-            service=ServiceSettings.model_construct(**service),
+            service=self.settings,
             store=StoreSettings.model_construct(log="simulated", blobs="simulated"),
+            fronts=FrontsElsewhere(*leader_address(self.folder.name), CERTIFICATES),
             burst=10**6,
             lease_seconds=world.lease_seconds,
             stop_versions=world.stop_versions,
             config={"stop": {"versions": world.stop_versions}},
             clock=self.clock,
         )
-        await serve(settings, new_coordinator(world.lease_seconds), LAYOUT, ready=self._ready, stop=self._stop)
+        await serve(settings, new_coordinator(world.lease_seconds), LAYOUT, ready=self._ready, stop=stop)
 
     def _ready(self, listening: Listening) -> None:
         self.world.trace(self.name, "listens", epoch=listening.service.engine.log_writer.epoch)
-        self.service = listening.service
         self.world.enrolment_tokens.append(listening.enrolment_token)
 
-    def _note_end(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        self.ended = repr(error) if error else "stopped"
-        self.app = None
-        self.kill()  # what its tasks would still do
-        self.world.loop.later(0, self.world.note_end, self, error)
+
+class FrontProcess(ServingProcess):
+    """A front on a machine of its own."""
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        settings = FrontSettings(
+            folder=self.folder,
+            blobs="simulated",
+            leaders=[leader_address(machine.name) for machine in self.world.machines if machine.kind is ServerProcess],
+            internal=CERTIFICATES,
+            requests_a_second=1e6,
+            connections_per_address=None,
+            burst=10**6,
+            upload_budget=2**30,
+        )
+        await serve_front(settings, _Listener(), stop, lambda: self.world.trace(self.name, "has found a leader"))
+
+
+def leader_address(machine: str) -> tuple[str, int]:
+    """Return where a machine's server listens for fronts."""
+    return machine, 1
 
 
 class Http:
@@ -136,8 +177,7 @@ class Http:
         self._is_stopping = asyncio.Event()
 
     async def serve(self) -> None:
-        process = here()
-        assert isinstance(process, ServerProcess)
+        process = _process()
         process.app = self._app
         await self._is_stopping.wait()
         process.app = None
@@ -149,27 +189,38 @@ class Http:
 
 
 def make_app(service: Operations, front: Front, *_: object) -> ConfirmedDenials:
-    """Return the application: its requests are calls of the operations, its errors and denials those of HTTP."""
+    """Return a server's application: its requests are calls, its errors and denials those of HTTP."""
+    count = service.count_refusal
+    answer = partial(_respond, partial(refusal_answer, count))
+    return ConfirmedDenials(_app(Served(front, service), count), service.engine.confirm, answer)
 
+
+def make_front_app(front: Front, *_: object) -> Any:
+    """Return a front's application."""
+    return _app(Served(front), lambda _: None)
+
+
+def _app(served: Served, count: Callable[[str], None]) -> Any:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         try:
-            status, body = 200, await scope["operation"](Served(service, front))
+            body = await scope["operation"](served)
         except Exception as error:
-            response = error_answer(front, service.count_refusal, error, scope["path_parameters"])
-            status, body = response.status_code, json.loads(response.body)
-        await send({"type": "http.response.start", "status": status})
+            answered = partial(error_answer, served.front, count, path_parameters=scope["path_parameters"])
+            await _respond(answered, error)(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 200})
         await send({"type": "http.response.body", "body": body})
 
-    def answer(refusal: Any) -> Any:
-        response = refusal_answer(service.count_refusal, refusal)
+    return app
 
-        async def respond(scope: Any, receive: Any, send: Any) -> None:
-            await send({"type": "http.response.start", "status": response.status_code})
-            await send({"type": "http.response.body", "body": json.loads(response.body)})
 
-        return respond
+def _respond(make: Callable[[Any], Any], error: Exception) -> Any:
+    async def respond(scope: Any, receive: Any, send: Any) -> None:
+        response = make(error)
+        await send({"type": "http.response.start", "status": response.status_code})
+        await send({"type": "http.response.body", "body": json.loads(response.body)})
 
-    return ConfirmedDenials(app, service.engine.confirm, answer)
+    return respond
 
 
 class _Listener:
@@ -204,9 +255,9 @@ class _Connections:
         await asyncio.Event().wait()
 
 
-def _process() -> ServerProcess:
+def _process() -> ServingProcess:
     process = here()
-    assert isinstance(process, ServerProcess)
+    assert isinstance(process, ServingProcess)
     return process
 
 
@@ -223,12 +274,14 @@ def _open_blobs(*_: object) -> BlobsConnection:
 class _Replay(Replay):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        _process().replay = self
+        process = _process()
+        assert isinstance(process, ServerProcess)
+        process.replay = self
 
 
 def _wall_clock() -> float:
     process = here()
-    return 1.7e9 + (process.clock() if isinstance(process, ServerProcess) else 0.0)
+    return 1.7e9 + (process.clock() if isinstance(process, ServingProcess) else 0.0)
 
 
 async def _no_check(_: object) -> None:
@@ -244,6 +297,13 @@ def simulated_parts() -> Generator[None]:
             (store, "open_blobs", _open_blobs),
             (store, "FileLock", _Lock),
             (serving, "listen", lambda *_: _Listener()),
+            (fronts, "leader_context", lambda _: object()),
+            (leader_connection, "front_context", lambda _: object()),
+            (front_process, "open_blobs", _open_blobs),
+            (front_process, "HttpServer", Http),
+            (front_process, "make_front_app", make_front_app),
+            (front_process, "Connections", _Connections),
+            (front_process, "GRACE_SECONDS", 2.0),
             (serving, "check", _no_check),
             (serving, "HttpServer", Http),
             (serving, "make_app", make_app),
@@ -275,7 +335,8 @@ class Machine:
     world: "World"
     name: str
     folder: Path
-    process: ServerProcess | None = None
+    kind: type[ServingProcess] = ServerProcess
+    process: ServingProcess | None = None
     starts: int = 0
 
     def start(self) -> None:
@@ -283,7 +344,7 @@ class Machine:
         if self.process is not None and not self.process.is_killed:
             return
         self.starts += 1
-        self.process = ServerProcess(self.world, f"{self.name}.{self.starts}", self.folder)
+        self.process = self.kind(self.world, f"{self.name}.{self.starts}", self.folder)
         self.world.trace(self.process.name, "starts")
         self.process.begin()
 
@@ -292,9 +353,8 @@ class Machine:
         if self.process is not None and not self.process.is_killed:
             self.world.trace(self.process.name, "killed")
             self.process.kill()
-            self.process.app = None
 
     def lose_disk(self) -> None:
         """Replace a dead machine by one with an empty folder."""
         self.world.trace(self.name, "empty folder")
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)

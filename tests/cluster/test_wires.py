@@ -97,7 +97,7 @@ def test_a_cut_holds_back_what_is_sent() -> None:
     async def main() -> None:
         pair = Pair()
         near = await pair.connect()
-        pair.wires.cut.add(("server", None))
+        pair.wires.cut.add("server")
         near.transport.write(b"x")
         await asyncio.sleep(10)
         assert pair.accepted[0].content == b""

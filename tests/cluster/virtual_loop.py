@@ -77,6 +77,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._tasks: list[asyncio.Task[Any]] = []  # so that none ends before the world does
         self._queues: dict[Any, deque[Callable[[], None]]] = {}  # by executor of one thread
         self.problems: list[str] = []
+        self.wires: Any = None  # the connections of processes
         self.set_task_factory(self._new_task)
         self.set_exception_handler(self._note_problem)
 
@@ -117,6 +118,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         queue.append(work)
         self.call_later(self._thread_time(), lambda: queue.popleft()())
         return future
+
+    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # pyright: ignore
+        return self.wires.listen((host, port), protocol_factory)
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # pyright: ignore
+        return await self.wires.connect((host, port), protocol_factory)
 
     def end(self) -> None:
         """Close what killed processes have left, in any order."""

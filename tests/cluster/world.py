@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import secrets
 import tempfile
 import traceback
@@ -21,10 +22,20 @@ from tests.cluster.clients import Client
 from tests.cluster.link import Faults
 from tests.cluster.network import LostError, Network
 from tests.cluster.promises import Promises
-from tests.cluster.server import CLIENTS, Machine, Served, ServerProcess, new_coordinator, simulated_parts
+from tests.cluster.server import (
+    CLIENTS,
+    FrontProcess,
+    Machine,
+    Served,
+    ServerProcess,
+    ServingProcess,
+    new_coordinator,
+    simulated_parts,
+)
 from tests.cluster.shared_blobs import SharedBlobs
 from tests.cluster.shared_log import SharedLog
 from tests.cluster.virtual_loop import VirtualLoop, here, run_virtually
+from tests.cluster.wires import Wires
 
 _SECONDS = 8.0  # of troubles
 _HEALED_SECONDS = 10.0  # after which a healed cluster has to answer everybody
@@ -55,14 +66,18 @@ class World:
         self.blobs = SharedBlobs()
         self.network = Network(self, random)
         self.machines = [Machine(self, f"s{i}", folder / f"s{i}") for i in range(random.choice((2, 2, 3)))]
+        self.machines += [
+            Machine(self, f"f{i}", folder / f"f{i}", FrontProcess) for i in range(random.choice((0, 1, 2)))
+        ]
         self.clients: list[Client] = []
         self.loop = cast(VirtualLoop, None)
+        self.wires = cast(Wires, None)
 
     def new_coordinator(self) -> Coordinator:
         """Return the coordinator of the run before its first call."""
         return new_coordinator(self.lease_seconds)
 
-    def processes(self) -> list[ServerProcess]:
+    def processes(self) -> list[ServingProcess]:
         """Return the processes that are alive, stopped ones included."""
         found = [machine.process for machine in self.machines]
         return [process for process in found if process is not None and not process.is_killed]
@@ -78,7 +93,7 @@ class World:
         if self._is_traced:
             self.lines += "".join(traceback.format_exception(error)).splitlines()
 
-    def note_end(self, process: ServerProcess, error: BaseException | None) -> None:
+    def note_end(self, process: ServingProcess, error: BaseException | None) -> None:
         """Start a server again that has ended by itself."""
         self.trace(process.name, "ended", error=error)
         if error is not None and not isinstance(error, OffbeatError):
@@ -90,6 +105,7 @@ class World:
     async def run(self) -> None:
         """Let the schedule happen, and check what was promised."""
         self.loop = cast(VirtualLoop, asyncio.get_running_loop())
+        self.wires = self.loop.wires = Wires(self.loop, self.random)
         for machine in self.machines:
             self.loop.later(self.random.random() / 2, machine.start)
         self.clients = [Client(self, self.random) for _ in range(CLIENTS)]
@@ -101,7 +117,6 @@ class World:
         await self._check_recovery()
         for task in working:
             task.cancel()
-        self.network.faults.lost = self.network.faults.doubled = 0.0
         await asyncio.sleep(0.5)
         for task in working:
             if task.done() and not task.cancelled() and task.exception() is not None:
@@ -109,14 +124,15 @@ class World:
                 self.note_error(cast(BaseException, task.exception()))
         for problem in self.loop.problems:
             self.promises.note(problem)
-        self.promises.check_end(self.processes(), [machine.folder for machine in self.machines])
+        servers = [process for process in self.processes() if isinstance(process, ServerProcess)]
+        self.promises.check_end(servers, [machine.folder for machine in self.machines])
 
     async def _trouble(self) -> None:
         """Cause troubles, one after the other, some of which last while others come."""
         random = self.random
         await asyncio.sleep(0.5 + random.random())
-        causes: list[Callable[[ServerProcess], Any]] = [
-            self._kill, self._stop, self._cut_log, self._cut_blobs, self._isolate, self._end,
+        causes: list[Callable[[ServingProcess], Any]] = [
+            self._kill, self._stop, self._cut_log, self._cut_blobs, self._cut_fronts, self._isolate, self._end,
         ]  # fmt: skip
         # Each schedule has its own mixture, so that some have much of one trouble, and none of another.
         weights = [random.choice((0, 1, 5)) + 0.01 for _ in causes]
@@ -124,52 +140,58 @@ class World:
             weights = [cause.__name__ == f"_{self._trouble_name}" for cause in causes]
         while True:
             if processes := self.processes():
-                # Mostly who leads.
-                leading = [process for process in processes if process.app is not None]
-                process = random.choice(leading if leading and random.random() < 0.8 else processes)
+                # Mostly a server that leads.
+                leading = [one for one in processes if isinstance(one, ServerProcess) and one.app is not None]
+                process = random.choice(leading if leading and random.random() < 0.7 else processes)
                 random.choices(causes, weights)[0](process)
             if random.random() < 0.15:
                 self.loop.create_task(self._revoke())
             await asyncio.sleep(random.expovariate(1.0))
 
-    def _kill(self, process: ServerProcess) -> None:
+    def _kill(self, process: ServingProcess) -> None:
         machine = next(machine for machine in self.machines if machine.process is process)
         machine.kill()
         if self.random.random() < 0.2:
             machine.lose_disk()
         self.loop.later(self.random.expovariate(1.5), machine.start)
 
-    def _stop(self, process: ServerProcess) -> None:
+    def _stop(self, process: ServingProcess) -> None:
         self.trace(process.name, "stopped")
         process.stop()
         self.loop.later(self.random.choice((0.3, 5.0, 5.0)) * self.random.random(), self._go_on, process)
 
-    def _go_on(self, process: ServerProcess) -> None:
+    def _go_on(self, process: ServingProcess) -> None:
         if process.is_stopped:
             self.trace(process.name, "goes on")
             process.go_on()
 
-    def _cut_log(self, process: ServerProcess) -> None:
+    def _cut_log(self, process: ServingProcess) -> None:
         self.trace(process.name, "cut from the log")
         process.log_link.is_cut = True
         self.loop.later(5.0 * self.random.random(), self._mend, process)
 
-    def _cut_blobs(self, process: ServerProcess) -> None:
+    def _cut_blobs(self, process: ServingProcess) -> None:
         self.trace(process.name, "cut from the blobs")
         process.blobs_link.is_cut = True
         self.loop.later(self.random.expovariate(0.8), self._mend, process)
 
-    def _isolate(self, process: ServerProcess) -> None:
+    def _cut_fronts(self, process: ServingProcess) -> None:
+        self.trace(process.name, "cut from other servers and fronts")
+        self.wires.cut.add(process.name)
+        self.loop.later(5.0 * self.random.random(), self._mend, process)
+
+    def _isolate(self, process: ServingProcess) -> None:
         self.trace(process.name, "cut from clients")
         self.network.unreachable.add(process.name)
         self.loop.later(self.random.expovariate(0.8), self._mend, process)
 
-    def _mend(self, process: ServerProcess) -> None:
+    def _mend(self, process: ServingProcess) -> None:
         self.trace(process.name, "connected")
         process.log_link.is_cut = process.blobs_link.is_cut = False
         self.network.unreachable.discard(process.name)
+        self.wires.cut.discard(process.name)
 
-    def _end(self, process: ServerProcess) -> None:
+    def _end(self, process: ServingProcess) -> None:
         self.trace(process.name, "asked to end")
         process.end()
 
@@ -181,11 +203,12 @@ class World:
         self.revoked.add(number)
 
         async def revoke(served: Served) -> None:
+            assert served.service is not None
             await served.service.revoke(number)
 
         for _ in range(20):
             try:
-                answer = await self.network.ask(revoke, 1.0)
+                answer = await self.network.ask(revoke, 1.0, is_for_server=True)
             except LostError:
                 continue
             self.trace("admin", f"revoke {number}", status=answer.status)
@@ -198,12 +221,14 @@ class World:
         for process in self.processes():
             self._mend(process)
             self._go_on(process)
+        self.network.faults.lost = self.network.faults.doubled = 0.0
         self.faults.not_sent = self.faults.broken = self.faults.lost_answer = self.faults.slow = 0.0
         for machine in self.machines:
             self.loop.later(self.random.random() / 2, machine.start)
 
     async def _check_recovery(self) -> None:
         async def write(served: Served) -> None:
+            assert served.service is not None
             served.service.accounts.audit.add("probe")
             await served.service.engine.log_writer.wait_until_durable()
 
@@ -213,7 +238,7 @@ class World:
                     await client.probe()
                 while True:
                     try:
-                        if (await self.network.ask(write, 1.0)).status == 200:
+                        if (await self.network.ask(write, 1.0, is_for_server=True)).status == 200:
                             return
                     except LostError:
                         pass
@@ -223,7 +248,7 @@ class World:
 
 
 class _Events(logging.Handler):
-    """The servers' own messages, for the trace."""
+    """The servers' own messages, for the trace; one that a question has failed is a broken promise."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -232,20 +257,24 @@ class _Events(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         process = here()
         name = process.name if process is not None else "?"
+        if record.getMessage() == "question_failed":
+            lines = getattr(record, "fields", {})["trace"].strip().splitlines()
+            self._world.promises.note(f"{name} could not answer: {lines[-1]}")
         self._world.trace(name, record.getMessage(), **getattr(record, "fields", {}))
 
 
 def play(seed: int, trouble: str | None = None, *, is_traced: bool = False) -> World:
     """Play the schedule of a seed; return the world at its end.
 
-    ``trouble`` is the only one that befalls servers: ``kill``, ``stop``, ``cut_log``, ``cut_blobs``, ``isolate`` or
-    ``end``; None for a mixture.
+    ``trouble`` is the only one that befalls servers: ``kill``, ``stop``, ``cut_log``, ``cut_blobs``,
+    ``cut_fronts``, ``isolate`` or ``end``; None for a mixture.
     """
     log = logging.getLogger("offbeat.service")
     was_collecting = gc.isenabled()
     gc.disable()  # so that it does not end what only killed processes refer to
     with ExitStack() as stack:
         stack.callback(gc.enable if was_collecting else gc.disable)
+        stack.callback(os.umask, os.umask(0o077))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=_fast_folder())))
         stack.enter_context(simulated_parts())
         secret = Random(seed)
@@ -254,7 +283,7 @@ def play(seed: int, trouble: str | None = None, *, is_traced: bool = False) -> W
         if world.is_large:
             stack.enter_context(patch.object(front, "SMALL", 0))
         level, handlers, propagates = log.level, log.handlers, log.propagate
-        log.setLevel(logging.INFO if is_traced else logging.CRITICAL + 1)
+        log.setLevel(logging.INFO if is_traced else logging.ERROR)
         log.handlers, log.propagate = [_Events(world)], False
         try:
             run_virtually(world.run(), Random(seed))

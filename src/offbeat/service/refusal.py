@@ -68,6 +68,6 @@ def no_space(problem: OSError | str) -> Refusal:
     """Return the refusal for a disk that is full, or for too many open files."""
     if isinstance(problem, OSError) and is_descriptor_shortage(problem):
         return Refusal("busy", "the server has too many files open: try again later", {"Retry-After": "5"})
-    reason = problem if isinstance(problem, str) else problem.strerror or "no space left"
+    reason = problem if isinstance(problem, str) else problem.strerror or str(problem) or "no space left"
     detail = f"the server's disk cannot be written ({reason}): its operator must free space; try again later"
     return Refusal("no-space", detail, {"Retry-After": "5"})

@@ -96,3 +96,25 @@ def test_a_file_whose_digest_is_blake3_is_checked(servers, tmp_path):
     got.write_bytes(b"bo")
     servers[1].download("updates/x", f"blake3:{blake3(b'body').hexdigest()}", got)
     assert got.read_bytes() == b"body"
+
+
+def test_a_model_that_is_broken_or_cannot_be_reached_now_is_asked_for_again(servers, tmp_path, monkeypatch):
+    digest = sha256(b"model")
+    path = tmp_path / "one" / "models" / "3.safetensors"
+    path.write_bytes(b"other")
+    with pytest.raises(FileNotFoundError):
+        servers[1].model(3, digest)
+    asyncio.run(servers[0].upload(path, f"models/3-{digest[:16]}"))
+    with pytest.raises(UnreachableError):
+        servers[1].model(3, digest)
+    asyncio.run(servers[0].delete([f"models/3-{digest[:16]}"]))
+    path.write_bytes(b"model")
+    asyncio.run(servers[0].upload(path, f"models/3-{digest[:16]}"))
+    assert servers[1].model(3, digest).read_bytes() == b"model"
+
+    def fail(*_):
+        raise BlobsUnavailableError("no connection")
+
+    monkeypatch.setattr(servers[1].blobs, "fetch", fail)
+    with pytest.raises(UnreachableError, match="no connection"):
+        servers[1].model(3, digest)

@@ -110,7 +110,10 @@ class Leader:
         except FileNotFoundError:
             raise Refusal("no-such-version", f"version {version} is not kept: check in for new work") from None
         if asked.is_elsewhere and engine.shared is not None:
-            await engine.shared.upload(path, model_name(version, digest))
+            try:
+                await engine.shared.upload(path, model_name(version, digest))
+            except OSError as error:
+                raise engine.disk.refusal(error) from None
         if asked.known != f'"{digest}"':
             self._service.metrics.download_bytes.inc(size)
         name = f"{engine.coordinator.algorithm.name}-{version}.safetensors"

@@ -131,12 +131,14 @@ class Front:
         return answer.checked_in
 
     async def model(self, found: DownloadPermission) -> Path:
-        """Return the file of a version; ``Refusal`` if it is gone."""
+        """Return the file of a version; ``Refusal`` if it is gone or cannot be reached."""
         try:
             path = await self._models(found)
             path.stat()
         except FileNotFoundError:
             raise Refusal("no-such-version", f"version {found.version} is not kept: check in for new work") from None
+        except OSError as error:
+            raise self.disk_refusal(error) from None
         return path
 
     async def upload_state(self, caller: Caller, visit: int) -> messages.UploadState:

@@ -86,13 +86,14 @@ class SharedFiles:
 
         Raises:
             FileNotFoundError: The version is no longer kept.
+            UnreachableError: Its file cannot be read now, or is broken.
         """
         name = self._name(model_name(version, sha256))
         try:
             return self.blobs.fetch(name, sha256)
         except NoSuchBlobError:
             raise FileNotFoundError(name) from None
-        except BlobsUnavailableError as error:
+        except (BlobsUnavailableError, BrokenBlobError) as error:
             raise UnreachableError(f"{self.blobs}: {error}") from error
 
     async def delete(self, names: Iterable[str]) -> None:
