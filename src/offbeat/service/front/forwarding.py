@@ -4,19 +4,27 @@ They are enrolments, admins' requests and the live page.
 """
 
 import asyncio
+from collections.abc import Sequence
 
+from offbeat_core.messages import LARGEST_PROBE
+from offbeat_core.tokens import looks_like
 from pydantic import ValidationError
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from offbeat.service.accounts.token_forms import PREFIXES
 from offbeat.service.front.front import Asks
 from offbeat.service.internal.answers import Forwarded
-from offbeat.service.internal.questions import Forward
+from offbeat.service.internal.questions import LARGEST_FRONT_WEIGHT, Forward
 from offbeat.service.refusal import Refusal
 
+_AT_ONCE = LARGEST_FRONT_WEIGHT // 4 // (Forward.least_weight + LARGEST_PROBE)
+_STREAM = "/v1/admin/events"
 _SECONDS = 10.0  # for a body to come, and for events to happen
-_OF_CONNECTION = {"connection", "keep-alive", "transfer-encoding", "upgrade"}  # headers that end at the front
+# Headers that end at the front.
+_OF_CONNECTION = {"connection", "content-length", "keep-alive", "transfer-encoding", "upgrade"}
 
 
 class Forwarding:
@@ -24,26 +32,34 @@ class Forwarding:
 
     def __init__(self, leader: Asks) -> None:
         self._leader = leader
+        # What exceeds the connection's room waits here, and streams keep no enrolment waiting.
+        self._streams, self._others = asyncio.Semaphore(_AT_ONCE), asyncio.Semaphore(_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
-        body = await _read(receive)
-        headers = Headers(scope=scope).items()
+        headers = [(name, value) for name, value in Headers(scope=scope).items() if name not in _OF_CONNECTION]
+        body = await _read(receive) if _has_token(headers) else b""  # a stranger's would be read for nothing
         try:
             question = Forward(
                 method=scope["method"],
                 path=scope["path"],
                 query=scope["query_string"].decode("latin-1"),
-                headers=tuple((name, value) for name, value in headers if name not in _OF_CONNECTION),
+                headers=(*headers, ("content-length", str(len(body)))),
                 peer=(scope.get("client") or ("",))[0],
             )
         except ValidationError:
             raise Refusal("malformed-request", "the request's address or headers are too long") from None
         question.body = body
-        answer = await self._leader.ask(question)
+        async with self._streams if scope["path"] == _STREAM else self._others:
+            answer = await self._leader.ask(question)
         response = Response(answer.body, answer.status)
         response.raw_headers += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
         await response(scope, receive, send)
+
+
+def _has_token(headers: Sequence[tuple[str, str]]) -> bool:
+    token = dict(headers).get("authorization", "").partition(" ")[2].strip()
+    return any(looks_like(token, prefix) for prefix in PREFIXES.values())
 
 
 async def _read(receive: Receive) -> bytes:
@@ -53,10 +69,12 @@ async def _read(receive: Receive) -> bytes:
             more = True
             while more:
                 message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
                 body += message.get("body", b"")
                 more = message.get("more_body", False)
-                if len(body) > Forward.largest_body:
-                    raise Refusal("too-large", f"a body has at most {Forward.largest_body} bytes here, but for updates")
+                if len(body) > LARGEST_PROBE:
+                    raise Refusal("too-large", f"a body has at most {LARGEST_PROBE} bytes here, but for updates")
     except TimeoutError:
         raise Refusal("too-slow", f"the body did not come within {_SECONDS:g} s") from None
     return bytes(body)

@@ -7,13 +7,14 @@ from fastapi.responses import Response
 from offbeat_core.messages import PROTOCOL
 from offbeat_core.serving.connections import Connections, CountedRequests
 from offbeat_core.serving.http_server import UnreadBody
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 
+from offbeat.service.accounts.token_forms import hash_of
 from offbeat.service.front.forwarding import Forwarding
 from offbeat.service.front.front import Front
 from offbeat.service.http.error_answers import error_answer, refusal_answer
 from offbeat.service.http.request_limits import BodyLimit, TokenLimit
-from offbeat.service.http.request_parts import PROBLEMS
+from offbeat.service.http.request_parts import PROBLEMS, bearer_token
 from offbeat.service.http.typed_routes import TypedRoutes
 from offbeat.service.http.visit_routes import add_visit_routes
 
@@ -35,9 +36,13 @@ def make_front_app(front: Front, connections: Connections) -> ASGIApp:
 
     answer = partial(refusal_answer, count)
     app = TypedRoutes(api, partial(error_answer, front, count), Forwarding(front.leader))
-    app = BodyLimit(app, lambda _: None, answer)  # the leader checks the token
+    app = BodyLimit(app, _check_form, answer)  # the leader checks the token itself
     app = TokenLimit(app, connections.max_per_token, answer)
     return CountedRequests(UnreadBody(app), connections)
+
+
+def _check_form(scope: Scope) -> None:
+    hash_of(bearer_token(scope), "client")
 
 
 def new_api(front: Front, connections: Connections) -> FastAPI:

@@ -37,4 +37,5 @@ def required_length(content_length: int | None) -> int:
 Number = Annotated[int, Path(ge=0, le=LARGEST_NUMBER)]
 Offset = Annotated[int, Header(ge=0, le=LARGEST_NUMBER)]
 Length = Annotated[int | None, Header(ge=0, le=LARGEST_NUMBER)]
-Text = Annotated[str | None, Header()]
+Text = Annotated[str | None, Header(max_length=1024)]
+LongText = Annotated[str | None, Header()]

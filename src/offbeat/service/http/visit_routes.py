@@ -17,7 +17,16 @@ from offbeat.service.accounts.registry import Kind
 from offbeat.service.accounts.token_forms import hash_of
 from offbeat.service.front.front import Caller, Front, UploadRequest
 from offbeat.service.http.model_response import ModelResponse
-from offbeat.service.http.request_parts import Length, Number, Offset, Text, bearer_token, header, required_length
+from offbeat.service.http.request_parts import (
+    Length,
+    LongText,
+    Number,
+    Offset,
+    Text,
+    bearer_token,
+    header,
+    required_length,
+)
 from offbeat.service.internal.questions import Download, GiveUp, HandInEvaluation, RenewLease
 from offbeat.service.updates.update_header import parse_header
 
@@ -100,7 +109,7 @@ def _add_upload_routes(app: FastAPI, front: Front) -> None:
         number: Number,
         content_length: Length = None,
         upload_offset: Offset = 0,
-        offbeat_update: Text = None,
+        offbeat_update: LongText = None,
         offbeat_supports: Text = None,
         offbeat_protocol: Text = None,
         checkin: bool = False,
