@@ -1,4 +1,5 @@
 import math
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 import torch
@@ -111,3 +112,31 @@ def test_a_rule_may_refuse_a_sum_that_is_not_finite(vector):
     model = LazyModel(vector(1))
     model.step(refuse)
     assert (model.read().tolist(), model.refused_steps) == ([1], {0: "the sum"})
+
+
+def test_a_model_of_a_version_is_read_before_the_later_ones(vector):
+    model = LazyModel(vector(1))
+    for version in range(3):
+        model.step(lambda weights: weights * 2, version)
+    with model.at(1) as is_in_time:
+        assert is_in_time
+        model.step(lambda weights: weights * 2, 3)
+        assert [model.read().item() for _ in range(2)] == [2, 2]
+    assert model.version == 1
+    with model.at(2):
+        assert model.read().item() == 4
+    assert (model.read().item(), model.version) == (16, 4)
+    with model.at(3) as is_in_time:
+        assert not is_in_time
+    assert model.read().item() == 16
+
+
+def test_another_thread_waits_while_a_version_is_read(vector):
+    model = LazyModel(vector(1))
+    model.step(lambda weights: weights * 2, 0)
+    with ThreadPoolExecutor(1) as pool:
+        with model.at(0):
+            other = pool.submit(model.read)
+            assert wait([other], 0.05).not_done
+            assert model.read().item() == 1
+        assert other.result(10).item() == 2

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, dataclass_transform
@@ -87,6 +88,10 @@ class Algorithm(Hooks[Schedule_co]):
         It is never changed in place. Reading it may train.
         """
         return self._model.read()
+
+    def at(self, version: int) -> AbstractContextManager[bool]:
+        """Let ``model`` and ``down()`` be those of a version; see ``LazyModel.at``."""
+        return self._model.at(version)
 
     @property
     def result(self) -> Tensor:
@@ -352,7 +357,7 @@ class Algorithm(Hooks[Schedule_co]):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a state of the same hyper-parameters, in place of ``start``."""
         self.start(state["model"], state["clients"])
-        self._version = state["version"]
+        self._version = self._model.version = state["version"]
         self._model.refused_steps.update(state["refused_steps"])
         for name in self._state:
             setattr(self, name, restored(name, getattr(self, name), state))

@@ -1,8 +1,10 @@
 """The current model, computed and checked when it is read."""
 
 import math
+import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -18,10 +20,12 @@ class LazyModel:
     been computed. So a step is recorded here and carried out, in order, when the model is read. A step to a model that
     is not finite is refused: the model stays as it was.
 
-    w_0 is copied. A step of a Euclidean norm above ``max_step_norm`` is shortened and keeps its direction.
+    w_0 is copied. A step of a Euclidean norm above ``max_step_norm`` is shortened and keeps its direction. One thread
+    records steps; another one may read at the same time.
 
     Attributes:
         length: The number of parameters d.
+        version: The version that was computed last.
         refused_steps: The reasons for refused steps, by the version that they began from.
     """
 
@@ -30,7 +34,10 @@ class LazyModel:
             raise ValueError("the model must have at least one parameter")
         self.length = model.numel()
         check_vector(model, self.length)
+        self.version = 0
         self.refused_steps: dict[int, str] = {}
+        self._reading = threading.RLock()
+        self._last = math.inf  # the last version to compute
         self._model = model.detach().clone()
         self._max_step_norm = max_step_norm
         self._steps: deque[tuple[Callable[[Tensor], Tensor], int]] = deque()
@@ -41,14 +48,32 @@ class LazyModel:
 
     def read(self) -> Tensor:
         """Return the current model, float32 ``(d,)``."""
-        while self._steps:
-            rule, version = self._steps[0]
+        with self._reading:
+            while self._steps and self._steps[0][1] < self._last:
+                rule, version = self._steps[0]
+                try:
+                    self._model = self._checked(rule(self._model))
+                except NotFiniteError as error:
+                    self.refused_steps[version] = str(error)
+                self._steps.popleft()
+                self.version = version + 1
+            return self._model
+
+    @contextmanager
+    def at(self, version: int) -> Generator[bool]:
+        """Read the model of a version in the context, also if later steps are recorded.
+
+        It yields False if a later version was computed already. Other threads wait when they read.
+        """
+        with self._reading:
+            if self.version > version:
+                yield False
+                return
+            self._last = version
             try:
-                self._model = self._checked(rule(self._model))
-            except NotFiniteError as error:
-                self.refused_steps[version] = str(error)
-            self._steps.popleft()
-        return self._model
+                yield True
+            finally:
+                self._last = math.inf
 
     def _checked(self, proposed: object) -> Tensor:
         if not isinstance(proposed, Tensor):

@@ -9,9 +9,10 @@ An upload, from its last byte to its receipt:
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from offbeat_core.messages import ShareMessage
 
@@ -39,8 +40,8 @@ class Engine:
 
     Each request of a client returns once all calls before it are on disk.
 
-    The coordinator is used only with the lock held: by the event loop, or by the publisher's thread on its behalf. So a
-    request waits for others no longer than the making of a version takes.
+    The coordinator is used only with the lock held. A request that needs a new version frees the lock while the version
+    is made, so that others go on, but for those that wait for work.
 
     ``state`` is that of the rest of the server, up to the log's last row. Large bodies are files in the folder
     ``updates``. ``shares`` is None if updates are not masked.
@@ -87,6 +88,7 @@ class Engine:
         self.must_assign = False
         self._intake = UpdateIntake(run, models, history.digests, shares)
         self._is_stopping = False
+        self._dismissed: set[int] = set()  # clients, whose requests may be under way
 
     @property
     def problem(self) -> str | None:
@@ -109,7 +111,8 @@ class Engine:
         future = None
         async with self.lock:
             assignment = await self._open_visit(client)
-            may_wait = not self.run.is_finished and self.asked_to_evaluate(client) is None
+            is_over = self.run.is_finished or client in self._dismissed
+            may_wait = not is_over and self.asked_to_evaluate(client) is None
             if assignment is None and wait_seconds and may_wait:
                 future = self._begin_waiting(client)
         if future is not None:
@@ -119,7 +122,8 @@ class Engine:
 
     async def _open_visit(self, client: int) -> Assignment | None:
         """Return the client's visit, also a new one unless it is asked to evaluate."""
-        if self.run.is_finished or self.asked_to_evaluate(client) is not None:
+        is_over = self.run.is_finished or client in self._dismissed
+        if is_over or self.asked_to_evaluate(client) is not None:
             return None
         if self.coordinator.visits.has_slot(client):
             return self.coordinator.visits.assignment(client)
@@ -224,7 +228,9 @@ class Engine:
             assignment = self.coordinator.visits.assignment(client)
             if assignment is not None:
                 self.coordinator.drop(self.run.now, client, assignment.visit)
+            self._dismissed.add(client)
             self.waiting.release(client)
+            self.coordinator.absent(self.run.now, client)
             await self.try_to_assign()
 
     def free_slots(self) -> None:
@@ -269,23 +275,42 @@ class Engine:
             self.has_sealed.set()
         if self._is_stopping:
             return
-        asked = await self.publisher.evaluate()
+        asked = await self.publisher.evaluate()  # with the lock held, so that no version is left out
         if asked and self.client_evaluations is not None:
             self.run.alarm.expect(self.client_evaluations.ends)
         for client in asked:
             self.waiting.release(client)
             self.coordinator.absent(self.run.now, client)
-        self.run.close_visits()
-        if self.run.is_finished:
-            await self.publisher.publish()
-            self.waiting.release_all()
-            return
-        if self.run.is_paused or not self.coordinator.has_work:
-            return
         # Before the assignment, since it may fail.
-        await self.publisher.publish()
-        for assignment in self.coordinator.assign(self.run.now):
-            self.waiting.give(assignment)
+        while self._needs_version():
+            await self._without_lock(self.publisher.publish())
+        if self.run.is_finished:
+            self.waiting.release_all()
+        elif not (self._is_stopping or self.run.is_paused or not self.coordinator.has_work):
+            for assignment in self.coordinator.assign(self.run.now):
+                self.waiting.give(assignment)
+
+    def _needs_version(self) -> bool:
+        """Return whether the newest version has to be written before anything else."""
+        self.run.close_visits()
+        is_needed = self.run.is_finished or (not self.run.is_paused and self.coordinator.has_work)
+        return is_needed and self.publisher.is_behind
+
+    async def _without_lock(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do work while others may hold the lock, which is held before and after."""
+        self.lock.release()
+        try:
+            await work
+        finally:
+            cancelled: asyncio.CancelledError | None = None
+            while True:
+                try:
+                    await self.lock.acquire()
+                    break
+                except asyncio.CancelledError as error:  # the caller would release a lock that it does not hold
+                    cancelled = error
+            if cancelled is not None:
+                raise cancelled
 
     async def confirm(self) -> None:
         """Wait until a denial holds, whichever server leads next.

@@ -53,6 +53,7 @@ class CheckpointWriter:
     async def write(self) -> None:
         """Write a checkpoint; ``OSError`` or ``Refusal`` if the disk is full."""
         engine = self._engine
+        await engine.publisher.publish()  # so that the lock is held for less time
         async with engine.lock:
             number, epoch, now = engine.log_writer.number, engine.log_writer.epoch, engine.run.now
             # At once, since clients, tokens and the audit log change without the lock.

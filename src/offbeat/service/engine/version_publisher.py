@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from typing import TypeVar
 
 from offbeat_core.serving.console_log import event
@@ -23,7 +22,8 @@ class VersionPublisher:
     """A writer of versions, published once the log's rows behind them are on disk.
 
     A version is made from the updates in its sum, and only when it is needed. One thread makes all versions, so that
-    vectors are always added in the same order. The caller holds the engine's lock.
+    vectors are always added in the same order. The caller holds the engine's lock, which may be free while a version is
+    made: the algorithm goes on, and the version stays what it was when its making began.
 
     Attributes:
         problem: The reason why the newest version cannot be written; None if it can.
@@ -40,9 +40,15 @@ class VersionPublisher:
         self._log_writer = log_writer
         self._disk = disk
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="aggregator")
+        self._making: dict[int, asyncio.Task[None]] = {}  # by version
         self._last_published = -1
         self._last_evaluated = self._algorithm.version
         self._reported_steps = len(self._algorithm.refused_steps)
+
+    @property
+    def is_behind(self) -> bool:
+        """True if the newest version is not written yet."""
+        return self._algorithm.version != self._last_published
 
     async def publish(self) -> None:
         """Write the newest version, and publish it once the log is on disk.
@@ -50,19 +56,37 @@ class VersionPublisher:
         Raises:
             Refusal: The version cannot be written, or its updates cannot be read.
         """
-        algorithm = self._algorithm
-        version = algorithm.version
+        version = self._algorithm.version
         if version == self._last_published:
             return
+        task = self._making.get(version)
+        if task is None:
+            # At once, while the version is the newest.
+            written = asyncio.get_running_loop().run_in_executor(self._thread, self._write, version)
+            task = self._making[version] = asyncio.create_task(self._publish(version, written))
+            task.add_done_callback(lambda task: task.cancelled() or task.exception())  # if nobody waits any more
+        await asyncio.shield(task)
+
+    async def _publish(self, version: int, written: "asyncio.Future[bool]") -> None:
         try:
-            await self.aggregate(lambda: self._models.write(version, algorithm.model, algorithm.down()))
-            self._log_writer.run_once_durable(lambda: self._models.publish(version))
-            self._last_published = version
+            if await written:
+                self._log_writer.run_once_durable(lambda: self._models.publish(version))
+                self._last_published = version
             self.problem = None
             self._log_refused_steps()
         except OSError as error:
             self.problem = f"version {version} cannot be made: {error.strerror or error}"
             raise self._disk.refusal(error) from None
+        finally:
+            del self._making[version]
+
+    def _write(self, version: int) -> bool:
+        """Write a version; return False if it is too late, as a later one was read."""
+        algorithm = self._algorithm
+        with algorithm.at(version) as is_in_time:
+            if is_in_time:
+                self._models.write(version, algorithm.model, algorithm.down())
+        return is_in_time
 
     async def evaluate(self) -> list[int]:
         """Have the newest version evaluated if it is due; return the clients for it.
@@ -96,6 +120,6 @@ class VersionPublisher:
 
     def _log_refused_steps(self) -> None:
         refused = self._algorithm.refused_steps
-        for version, problem in islice(refused.items(), self._reported_steps, None):
+        for version, problem in list(refused.items())[self._reported_steps :]:
             event("step_refused", logging.WARNING, version=version, problem=problem)
-        self._reported_steps = len(refused)
+            self._reported_steps += 1
