@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,31 +16,52 @@ from offbeat.service.store_settings import StoreSettings
 _FOLDERS = [*map(str, Path("/usr/lib/postgresql").glob("*/bin")), *os.environ.get("PATH", "").split(os.pathsep)]
 
 
-def _program(name: str) -> str | None:
-    return shutil.which(name, path=os.pathsep.join(_FOLDERS))
+USER = "postgres" if hasattr(os, "geteuid") and os.geteuid() == 0 else None  # root may not run these programs
+
+
+def program(name: str) -> str:
+    """Return the path of a program; skip the test where it is not installed."""
+    path = shutil.which(name, path=os.pathsep.join(_FOLDERS))
+    if path is None:
+        pytest.skip(f"{name} is not installed")
+    return path
+
+
+def run(name: str, *words: object) -> None:
+    """Run one of PostgreSQL's programs."""
+    subprocess.run([program(name), *map(str, words)], user=USER, check=True, stdout=subprocess.DEVNULL)
+
+
+@contextmanager
+def server_folder() -> Generator[Path]:
+    """A folder for a server's data and its socket."""
+    with TemporaryDirectory(prefix="pg") as temporary:
+        folder = Path(temporary)
+        if USER is not None:
+            shutil.chown(folder, USER)
+        yield folder
+
+
+@contextmanager
+def started(folder: Path) -> Generator[str]:
+    """Run a server on the data in a folder; the context has its URL."""
+    data = folder / "data"
+    options = f"-c listen_addresses='' -c unix_socket_directories={folder} -c shared_buffers=16MB"
+    run("pg_ctl", "-D", data, "-l", folder / "log", "-o", options, "-w", "start")
+    try:
+        yield f"postgresql+psycopg://offbeat@/postgres?host={folder}"
+    finally:
+        run("pg_ctl", "-D", data, "-m", "immediate", "stop")
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Generator[str]:
     """The URL of an empty database of a real server; the tests that need it are skipped where there is none."""
-    initdb, control = _program("initdb"), _program("pg_ctl")
-    if initdb is None or control is None:
-        pytest.skip("PostgreSQL is not installed")
-    with TemporaryDirectory(prefix="pg") as temporary:
-        folder = Path(temporary)
-        user = None
-        if os.geteuid() == 0:  # as which PostgreSQL refuses to run
-            user = "postgres"
-            shutil.chown(folder, user)
-        data = str(folder / "data")
-        options = f"-c listen_addresses='' -c unix_socket_directories={folder} -c shared_buffers=16MB"
-        subprocess.run([initdb, "-D", data, "-A", "trust", "-U", "offbeat"], user=user, check=True, capture_output=True)
-        start = [control, "-D", data, "-l", str(folder / "log"), "-o", options, "-w", "start"]
-        subprocess.run(start, user=user, check=True, stdout=subprocess.DEVNULL)
-        try:
-            yield f"postgresql+psycopg://offbeat@/postgres?host={folder}"
-        finally:
-            subprocess.run([control, "-D", data, "-m", "immediate", "stop"], user=user, check=True, capture_output=True)
+    program("initdb")
+    with server_folder() as folder:
+        run("initdb", "-D", folder / "data", "-A", "trust", "-U", "offbeat")
+        with started(folder) as url:
+            yield url
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 import asyncio
+import socket
 import sqlite3
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
@@ -10,6 +12,8 @@ from offbeat_core.errors import OffbeatError
 from offbeat.service.log.log import Row
 from offbeat.service.log.open_log import open_log, sqlite_url
 from offbeat.service.log.tables import prepare
+from tests.e2e.server_process import until
+from tests.postgres import USER, program, server_folder
 from tests.postgres import postgres as postgres
 
 
@@ -87,3 +91,43 @@ def test_postgres_is_refused_where_a_commit_may_be_lost(postgres: str) -> None:
             connection.exec_driver_sql("ALTER SYSTEM RESET synchronous_commit")
             connection.exec_driver_sql("SELECT pg_reload_conf()")
         admin.dispose()
+
+
+POOLER = """
+[databases]
+* = host={host} user=offbeat
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = any
+pool_mode = {mode}
+ignore_startup_parameters = {ignored}
+logfile = {folder}/pgbouncer.log
+"""
+
+
+@pytest.mark.parametrize(("mode", "ignored"), [("transaction", ""), ("session", "options")])
+def test_a_pooler_in_front_of_postgres_is_refused(postgres: str, mode: str, ignored: str) -> None:
+    bouncer, host = program("pgbouncer"), postgres.rpartition("=")[2]
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    with server_folder() as folder:
+        (folder / "config").write_text(POOLER.format(host=host, port=port, mode=mode, ignored=ignored, folder=folder))
+        process = subprocess.Popen([bouncer, "-q", str(folder / "config")], user=USER, stderr=subprocess.DEVNULL)
+        try:
+            log = folder / "pgbouncer.log"
+            until(lambda: log.exists() and "process up" in log.read_text())
+            with pytest.raises(OffbeatError, match=r"is behind a pooler such as pgbouncer.*: give PostgreSQL's own"):
+                opened(f"postgresql://offbeat@127.0.0.1:{port}/postgres")
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def test_a_session_of_postgres_may_not_wait_for_long(postgres: str) -> None:
+    with closing(open_log(postgres.replace("+psycopg", ""))) as log, log.connected() as connection:
+        for name in ("idle_in_transaction_session_timeout", "lock_timeout"):
+            assert connection.exec_driver_sql(f"SHOW {name}").scalar() == "5s"
+        parameters = connection.connection.driver_connection.info.get_parameters()  # pyright: ignore
+        assert (parameters["tcp_user_timeout"], parameters["keepalives_idle"]) == ("5000", "5")

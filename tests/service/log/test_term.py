@@ -161,6 +161,39 @@ def test_a_process_that_knows_a_row_that_the_log_lacks_does_not_lead(number: int
         run_virtually(lead(), Random(0))
 
 
+def test_a_leader_whose_last_row_is_lost_says_so_and_ends() -> None:
+    """As after a failover of the database to a replica that had not received it."""
+    log = MemoryLog()
+
+    async def lead() -> None:
+        term = Term(FaultyConnection(log, Random(0), faults=0), "a")
+        assert await term.lead()
+        await term.append([Row(2, 1, "run", "pause")])
+        del log.rows[1:]
+        await term.append([Row(3, 1, "run", "resume")])
+
+    with pytest.raises(BrokenLogError, match="lacks row 2, which was acknowledged: its database was restored, or has"):
+        run_virtually(lead(), Random(0))
+
+
+def test_a_row_whose_use_fails_is_yielded_again() -> None:
+    log = MemoryLog()
+
+    async def follow() -> None:
+        connection = FaultyConnection(log, Random(0), faults=0)
+        assert await Term(connection, "a").lead()
+        term, numbers = Term(connection, "b"), list[int]()
+        for _ in range(2):
+            with suppress(OSError):
+                async for row in term.follow():
+                    numbers.append(row.number)
+                    if len(numbers) == 1:
+                        raise OSError
+        assert (numbers, term.number) == ([1, 1], 1)
+
+    run_virtually(follow(), Random(0))
+
+
 @pytest.mark.parametrize("first", range(0, 300, 50))
 def test_nothing_acknowledged_is_lost_and_no_old_leader_writes(first: int) -> None:
     assert {seed: found for seed in range(first, first + 50) if (found := problem(seed))} == {}

@@ -53,7 +53,14 @@ class Replay:
         self.models.discard_pending()
 
     def apply(self, row: Row) -> None:
-        """Make the change of the next row; ``OffbeatError`` if it does not follow."""
+        """Make the change of the next row.
+
+        Raises:
+            OffbeatError: It does not follow from those before it.
+            UnreachableError: Its update cannot be read now; nothing has changed.
+        """
+        if row.owner == COORDINATOR and row.blob is not None:
+            self._updates.fetch(row.blob, row.digest or "")
         try:
             values = row.values
             self.state.apply(row, values)

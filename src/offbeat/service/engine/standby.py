@@ -16,6 +16,7 @@ from offbeat.service.log.place import check_place
 from offbeat.service.log.signs_of_life import Leader
 from offbeat.service.log.sql_log import SqlLog
 from offbeat.service.log.term import Term
+from offbeat.service.store.disk import UnreachableError
 
 _LOOK_SECONDS = 0.2  # between two looks at the log
 _STANDBY_BEAT_SECONDS = 1.0  # between two signs of a standby's life
@@ -48,6 +49,8 @@ async def take_lead(log: SqlLog, term: Term, replay: Replay) -> None:
                 next_beat = time.monotonic() + _STANDBY_BEAT_SECONDS
         except (LogUnavailableError, UnknownOutcomeError) as error:
             event("log_unavailable", logging.WARNING, problem=str(error))
+        except UnreachableError as error:
+            event("blobs_unavailable", logging.WARNING, problem=str(error))
         await asyncio.sleep(_LOOK_SECONDS)
 
 

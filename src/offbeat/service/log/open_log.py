@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from offbeat_core.errors import OffbeatError
 from sqlalchemy import event, exc
 
+from offbeat.service.log.log import LogUnavailableError
 from offbeat.service.log.sql_log import SqlLog
 from offbeat.service.log.tables import prepare, shown
 
@@ -19,6 +20,14 @@ _SESSION = {
     "lock_timeout": "5s",
     "statement_timeout": "30s",
     "tcp_user_timeout": "5s",
+}
+_SOCKET = {
+    # Nor may this side wait longer for a database whose machine is gone.
+    "connect_timeout": _CONNECT_SECONDS,
+    "tcp_user_timeout": 5000,  # milliseconds
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
 }
 _PRAGMAS = (
     "page_size = 16384",  # large ones make small updates cheap
@@ -66,6 +75,8 @@ def open_log(
             is_full = getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
             remedy = ": free space there, outside the folder" if is_full else ""
             raise OffbeatError(f"{problem}: {_first_line(error)}{remedy}") from None
+        if isinstance(error, LogUnavailableError):
+            raise OffbeatError(str(error)) from None
         raise
 
 
@@ -88,20 +99,36 @@ def _sqlite_engine(url: sa.URL) -> sa.Engine:
 
 
 def _postgres_engine(url: sa.URL) -> sa.Engine:
-    options = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
     engine = sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
-        connect_args={"options": options, "connect_timeout": _CONNECT_SECONDS},
+        connect_args=_SOCKET,
         pool_size=1,
         pool_pre_ping=False,
     )
 
     def prepare(connection: Any, record: Any) -> None:
+        _check_session(connection, shown(url))
         _check_promises(connection, shown(url))
         record.info["place"] = _place(connection)
 
     event.listen(engine, "connect", prepare)
     return engine
+
+
+def _check_session(connection: Any, name: str) -> None:
+    """Raise ``OffbeatError`` behind a pooler; else set what a session may wait for."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        # A pooler makes up the number of the process that it names to its clients.
+        if cursor.fetchone() != (connection.info.backend_pid,):
+            raise OffbeatError(
+                f"the log {name} is behind a pooler such as pgbouncer, which may give each transaction another "
+                "session: give PostgreSQL's own address"
+            )
+        # Not as options of the connection, which poolers refuse before they can be told apart.
+        settings = ", ".join(f"set_config('{key}', '{value}', false)" for key, value in _SESSION.items())
+        cursor.execute(f"SELECT {settings}")
+    connection.commit()
 
 
 def _place(connection: Any) -> dict[str, Any]:
@@ -114,7 +141,11 @@ def _place(connection: Any) -> dict[str, Any]:
 
 
 def _check_promises(connection: Any, name: str) -> None:
-    """Raise ``OffbeatError`` if the server takes no rows, or may lose some."""
+    """Raise ``OffbeatError`` if the server may lose rows.
+
+    Raises:
+        LogUnavailableError: It takes none, perhaps until a failover has ended.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT current_setting('fsync'), current_setting('full_page_writes'), "
@@ -123,7 +154,7 @@ def _check_promises(connection: Any, name: str) -> None:
         fsync, full_pages, commits, is_replica = cursor.fetchone()
     connection.rollback()
     if is_replica:
-        raise OffbeatError(f"the log {name} is a replica, which takes no rows: give the primary's address")
+        raise LogUnavailableError(f"the log {name} is a replica, which takes no rows: give the primary's address")
     if fsync != "on" or full_pages != "on":
         raise OffbeatError(f"the log {name} may lose rows: set fsync and full_page_writes to on in postgresql.conf")
     if commits not in _SYNCED_COMMITS:

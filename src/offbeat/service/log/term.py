@@ -35,14 +35,16 @@ class Term:
     async def follow(self) -> AsyncIterator[Row]:
         """Yield the rows that have come since, up to the log's end.
 
+        A row counts as read once the next one is asked for: one whose use fails is yielded again.
+
         Raises:
             BrokenLogError: A row is missing, or of an earlier epoch than the one before.
         """
         while rows := await self.log.read(self.number, _READ_AT_ONCE):
             for row in rows:
                 self._check(row)
-                self.number, self.epoch = row.number, row.epoch
                 yield row
+                self.number, self.epoch = row.number, row.epoch
 
     async def lead(self) -> bool:
         """Try to begin an epoch behind the last row; return whether this process leads.
@@ -76,6 +78,7 @@ class Term:
 
         Raises:
             ReplacedError: Another process leads: nothing that this one has not appended may be answered.
+            BrokenLogError: The log has lost this leader's last row.
             LogUnavailableError: The log cannot be reached; the rows may be appended again.
             UnknownOutcomeError: The rows may be in the log.
         """
@@ -93,8 +96,14 @@ class Term:
         except ReplacedError:
             # One append is under way at a time, so rows of this epoch that are there already are these: an earlier
             # attempt, whose outcome was unknown, has held.
-            if await self.log.read(self.number, len(rows)) != list(rows):
+            last, *found = await self.log.read(self.number - 1, len(rows) + 1) or [None]
+            if last is None or last.epoch != self.epoch or found != list(rows):
                 self.is_leader = False
+                if last is None:
+                    raise BrokenLogError(
+                        f"the log lacks row {self.number}, which was acknowledged: its database was restored, or has "
+                        "failed over to a replica that had not received it"
+                    ) from None
                 raise
         self._unsettled = []
         self.number += len(rows)
