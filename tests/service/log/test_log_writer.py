@@ -123,6 +123,25 @@ async def test_while_the_log_cannot_be_written_requests_are_refused_and_changes_
     assert logged(opened.path) == ["drop", "pause"]
 
 
+async def test_heartbeats_are_refused_once_many_rows_wait_for_a_log_that_cannot_be_written(opened, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_WAITING", 3)
+    writer = opened.writer
+    opened.errors = [(LogUnavailableError("no connection"), False)]
+    for _ in range(4):
+        writer.enter(DROP)
+    writer.check_backlog()  # the log can be written
+    with pytest.raises(Refusal):
+        await writer.wait_until_durable()
+    for _ in range(3):
+        writer.check_backlog()
+        writer.enter(DROP)
+    with pytest.raises(Refusal, match="no connection"):
+        writer.check_backlog()
+    await writer.wait_until_durable(on_reserve=True)
+    writer.check_backlog()
+    assert logged(opened.path) == ["drop"] * 7
+
+
 async def test_an_action_on_a_full_disk_is_tried_again_and_those_before_it_are_not(opened):
     writer, done, errors = opened.writer, [], [FULL]
 

@@ -163,10 +163,10 @@ def test_a_process_that_knows_a_row_that_the_log_lacks_does_not_lead(number: int
 
 def test_a_leader_whose_last_row_is_lost_says_so_and_ends() -> None:
     """As after a failover of the database to a replica that had not received it."""
-    log = MemoryLog()
+    log = SharedLog("run")
 
     async def lead() -> None:
-        term = Term(FaultyConnection(log, Random(0), faults=0), "a")
+        term = Term(LogConnection(log, Link(Random(0), NO_FAULTS), "one"), "a")
         assert await term.lead()
         await term.append([Row(2, 1, "run", "pause")])
         del log.rows[1:]
@@ -177,10 +177,8 @@ def test_a_leader_whose_last_row_is_lost_says_so_and_ends() -> None:
 
 
 def test_a_row_whose_use_fails_is_yielded_again() -> None:
-    log = MemoryLog()
-
     async def follow() -> None:
-        connection = FaultyConnection(log, Random(0), faults=0)
+        connection = LogConnection(SharedLog("run"), Link(Random(0), NO_FAULTS), "one")
         assert await Term(connection, "a").lead()
         term, numbers = Term(connection, "b"), list[int]()
         for _ in range(2):

@@ -7,7 +7,8 @@ import pytest
 import torch
 from offbeat_core.errors import OffbeatError
 
-from offbeat.service.engine import standby, update_receiver
+from offbeat.service.engine import standby
+from offbeat.service.front import front
 from offbeat.service.log.log import LogUnavailableError
 from offbeat.service.log.sql_log import SqlLog
 from offbeat.service.store.disk import UnreachableError
@@ -38,7 +39,7 @@ def fail(monkeypatch: pytest.MonkeyPatch, kind: str, outcomes: Iterator[bool]) -
 def test_a_server_that_cannot_read_an_update_now_tries_again_and_skips_none(
     tmp_path: Path, store: StoreSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(update_receiver, "SMALL", 0)
+    monkeypatch.setattr(front, "SMALL", 0)
 
     async def write_nothing() -> None:
         pass

@@ -1,5 +1,6 @@
 """A shared store is copied, while servers use it, into a folder that a server alone starts from."""
 
+import asyncio
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +15,9 @@ from offbeat.algorithms.components.weights import constant
 from offbeat.service.engine import server_checkpoint
 from offbeat.service.front import front
 from offbeat.service.log.open_log import open_log, sqlite_url
+from offbeat.service.store import shared_backup
 from offbeat.service.store.shared_backup import back_up_shared
+from offbeat.service.store.shared_files import SharedFiles
 from offbeat.service.store_settings import StoreSettings
 from tests.postgres import postgres as postgres
 from tests.postgres import store as store
@@ -28,11 +31,39 @@ def plain() -> FedBuff:
     return FedBuff(buffer_size=2, concurrency=4, staleness=constant())
 
 
-@pytest.mark.parametrize("small", [1 << 16, 0], ids=["updates in rows", "updates in blobs"])
-def test_a_server_alone_continues_from_a_copy_made_while_checkpoints_delete(
-    tmp_path: Path, store: StoreSettings, monkeypatch: pytest.MonkeyPatch, small: int
+@pytest.mark.parametrize(("small", "step"), [(1 << 16, "copy_bodies"), (0, "_copy_files")], ids=["rows", "blobs"])
+def test_a_checkpoint_that_deletes_during_a_copy_takes_nothing_from_it(
+    tmp_path: Path, store: StoreSettings, monkeypatch: pytest.MonkeyPatch, small: int, step: str
 ) -> None:
     monkeypatch.setattr(front, "SMALL", small)
+    monkeypatch.setattr(server_checkpoint, "_STANDBY_SECONDS", 0.0)
+    with running(tmp_path / "one", plain, store=store, checkpoint_seconds=1e6) as server:
+        peer = server.enrol()
+        for _ in range(3):
+            visit = peer.check_in()
+            assert visit is not None
+            peer.send(visit, ONES)
+        if small:  # a checkpoint deletes updates in rows before files
+            monkeypatch.setattr(SharedFiles, "delete", lambda *_: asyncio.sleep(0))
+        work, calls = getattr(shared_backup, step), list[str]()
+
+        def after_a_checkpoint(*arguments: object) -> None:
+            if not calls:
+                server.checkpoint()
+            calls.append(step)
+            work(*arguments)
+
+        monkeypatch.setattr(shared_backup, step, after_a_checkpoint)
+        back_up_shared(tmp_path / "one", store, tmp_path / "copy")
+        assert len(calls) == (1 if small else 2)  # the files of the new checkpoint are copied
+    with running(tmp_path / "copy", plain) as server:
+        assert server.service.engine.coordinator.statistics.counted == 3
+
+
+def test_a_server_alone_continues_from_a_copy_made_while_checkpoints_delete(
+    tmp_path: Path, store: StoreSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front, "SMALL", 0)
     monkeypatch.setattr(server_checkpoint, "_STANDBY_SECONDS", 0.0)
     with running(tmp_path / "one", plain, store=store, checkpoint_seconds=0.1) as server:
         peers = [server.enrol() for _ in range(5)]

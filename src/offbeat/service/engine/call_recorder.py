@@ -80,6 +80,10 @@ class UpdateFiles:
         """Return whether a file is still referred to."""
         return path in self._files
 
+    def names(self) -> set[str]:
+        """Return the names of the files."""
+        return {path.name for path in self._files}
+
     def add(self, number: int, update: StoredUpdate) -> None:
         """Keep an update's file while row ``number`` or an object needs it."""
         last, references = self._files.get(update.path, (0, []))

@@ -208,6 +208,7 @@ class Engine:
         async with self.lock:
             is_wanted = self._intake.outcome(client, visit) is None
             if is_wanted:
+                self.log_writer.check_backlog()
                 self.coordinator.renew(self.run.now, client, visit)
             is_urgent = client in self.coordinator.algorithm.urgent()
         await self.log_writer.wait_until_durable()

@@ -13,13 +13,14 @@ from offbeat_core.files import sync_file, sync_folder
 from offbeat.algorithms.components.component import prefixed, under
 from offbeat.coordinator import Coordinator
 from offbeat.service.engine.engine import Engine
+from offbeat.service.engine.orphan_sweep import OrphanSweep
 from offbeat.service.live.run_history import RunHistory
 from offbeat.service.log.log import TERM
 from offbeat.service.log.tables import is_rare, log
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.database import numbers_of
 from offbeat.service.store.server_state import ServerState
-from offbeat.service.store.shared_files import SharedFiles, files_of
+from offbeat.service.store.shared_files import SharedFiles, files_of, model_name
 from offbeat.service.store.store import Store
 from offbeat.service.updates.upload_history import UploadHistory, load_history
 from offbeat.tensor_file import read_checkpoint, write_checkpoint
@@ -44,6 +45,9 @@ class CheckpointWriter:
         self._engine = engine
         newest = store.newest_shared_checkpoint()
         self._shared_names = set[str]() if newest is None else files_of(newest)
+        self._sweep = None
+        if store.shared is not None:
+            self._sweep = OrphanSweep(store.shared, self._named, engine.log_writer.confirm)
         # When each checkpoint was made, its number, and the names of shared files that it makes superfluous.
         self._covered: deque[tuple[float, int, set[str]]] = deque()
         self._kept_versions: set[int] = set()  # needed at the last checkpoint, and perhaps being downloaded
@@ -115,6 +119,15 @@ class CheckpointWriter:
             await self._engine.log_writer.forget_bodies(number)
             if self._shared is not None:
                 await self._shared.delete(names - self._shared_names)
+        if self._sweep is not None:
+            await self._sweep.look(self._engine.run.now)
+
+    def _named(self) -> set[str]:
+        """Return the shared files that the log, a standby or this server needs."""
+        updates = {f"updates/{name}" for name in self._engine.calls.update_files.names()}
+        kept = self._engine.models
+        models = {model_name(version, kept.digest(version)) for version in kept.versions()}
+        return self._shared_names.union(updates, models, *(names for _, _, names in self._covered))
 
     def _delete_covered(self, number: int, versions: set[int]) -> list[Path]:
         """Delete the files that only earlier rows need; return those of updates."""

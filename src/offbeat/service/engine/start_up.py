@@ -20,7 +20,7 @@ from offbeat.service.engine.standby import lead_at_once, take_lead
 from offbeat.service.log.log import RUN, Change, Row
 from offbeat.service.log.log_writer import LogWriter
 from offbeat.service.log.place import OWNER as PLACE
-from offbeat.service.log.place import check_place, found, is_elsewhere
+from offbeat.service.log.place import found, is_elsewhere
 from offbeat.service.log.show_life import show_life
 from offbeat.service.log.sql_log import SqlLog
 from offbeat.service.log.tables import is_rare, log
@@ -71,7 +71,6 @@ async def open_engine(
         OffbeatError: The store is broken.
     """
     config = json.loads(json.dumps(settings.config))  # as the log has it
-    check_place(store.log.newest_now(PLACE), store.log.place)
     check_config(store.folder, _run_state(store), config)
     delete_links(store.folder)
     replay = Replay(store, coordinator, layout)

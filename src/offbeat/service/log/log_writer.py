@@ -15,6 +15,7 @@ from offbeat.service.refusal import Refusal, unwritable
 from offbeat.service.store.disk import Disk, is_temporary
 
 _RETRY_SECONDS = 1.0  # between two attempts while the log cannot be written
+_MOST_WAITING = 100_000  # rows, some 60 MB, for a log that cannot be written
 
 
 @dataclass
@@ -82,6 +83,11 @@ class LogWriter:
     def is_blocked(self) -> bool:
         """Return whether the last attempt to append has failed."""
         return self._problem is not None
+
+    def check_backlog(self) -> None:
+        """Refuse if the log cannot be written now, and many rows wait for it."""
+        if self._problem is not None and len(self._next.rows) >= _MOST_WAITING:
+            self.check()
 
     def enter(
         self,

@@ -6,7 +6,7 @@ They are updates, opened sums, and checkpoints with their models.
 import asyncio
 import os
 import shutil
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import AsyncIterator, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
@@ -95,6 +95,12 @@ class SharedFiles:
             raise FileNotFoundError(name) from None
         except (BlobsUnavailableError, BrokenBlobError) as error:
             raise UnreachableError(f"{self.blobs}: {error}") from error
+
+    async def names(self) -> AsyncIterator[str]:
+        """Yield the names of all files of the run."""
+        with _errors(self.blobs):
+            async for name in self.blobs.names(self._run):
+                yield name.removeprefix(f"{self._run}/")
 
     async def delete(self, names: Iterable[str]) -> None:
         """Delete files that no server needs."""
