@@ -114,6 +114,7 @@ def test_a_pooler_in_front_of_postgres_is_refused(postgres: str, mode: str, igno
         port = probe.getsockname()[1]
     with server_folder() as folder:
         (folder / "config").write_text(POOLER.format(host=host, port=port, mode=mode, ignored=ignored, folder=folder))
+        (folder / "config").chmod(0o644)  # whatever the umask is
         process = subprocess.Popen([bouncer, "-q", str(folder / "config")], user=USER, stderr=subprocess.DEVNULL)
         try:
             log = folder / "pgbouncer.log"
