@@ -17,7 +17,7 @@ from offbeat.service.store.shared_files import SharedFiles
 from tests.cluster.shared_log import SharedLog
 from tests.cluster.world import play
 
-_MOST_SEEDS = 100
+_MOST_SEEDS = 200  # few find some of the faults, and each change of the server makes other schedules
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
