@@ -10,7 +10,7 @@ import time
 
 from tests.cluster.world import play
 
-SECONDS = float(os.environ.get("OFFBEAT_CLUSTER_SECONDS", "15"))
+SECONDS = float(os.environ.get("OFFBEAT_CLUSTER_SECONDS", "8"))
 FIRST_SEED = int(os.environ.get("OFFBEAT_CLUSTER_SEED", "0"))
 
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -53,21 +54,30 @@ def compare(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_an_app_is_compared_and_gives_the_same_numbers_again(tmp_path):
-    models = []
-    for name in ("first", "second"):
-        folder = tmp_path / name
-        folder.mkdir()
-        done = compare(folder)
-        assert done.returncode == 0, done.stderr
-        (model,) = (folder / "runs").rglob("*.safetensors")
-        models.append(load_file(model))
-    assert all(torch.equal(first, models[1][name]) for name, first in models[0].items())
-    (history,) = (tmp_path / "first" / "runs").rglob("history.parquet")
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """Return the folder of a comparison."""
+    folder = tmp_path_factory.mktemp("compared")
+    done = compare(folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_an_app_is_compared(compared):
+    (history,) = (compared / "runs").rglob("history.parquet")
     accuracy = pq.read_table(history)["accuracy"].to_pylist()
     assert accuracy[0] < 0.3 < 0.7 < accuracy[-1]
 
 
+@pytest.mark.long
+def test_it_gives_the_same_numbers_again(compared, tmp_path):
+    done = compare(tmp_path)
+    assert done.returncode == 0, done.stderr
+    first, second = (load_file(next((folder / "runs").rglob("*.safetensors"))) for folder in (compared, tmp_path))
+    assert all(torch.equal(vector, second[name]) for name, vector in first.items())
+
+
+@pytest.mark.long
 def test_a_mistake_in_the_settings_is_one_line(tmp_path):
     done = compare(tmp_path, "--set", "flower.run_config={local-epochs='many'}")
     assert done.returncode == 2

@@ -60,6 +60,7 @@ def labels(browser):
     return [text.strip() for text in browser.texts("#results tbody th")]
 
 
+@pytest.mark.long
 def test_a_click_on_a_header_sorts_the_table(browser, report):
     browser.open(report)
     assert labels(browser) == ["fedbuff", "fedavg", "slow"]
@@ -76,6 +77,7 @@ def test_a_click_on_a_header_sorts_the_table(browser, report):
     assert header.get_attribute("aria-sort") is None
 
 
+@pytest.mark.long
 def test_a_value_that_is_missing_is_sorted_last_in_both_directions(browser, report):
     browser.open(report)
     (time,) = [found for found in browser.all("#results .sort") if found.text == "Time to 50 %"]
@@ -84,6 +86,7 @@ def test_a_value_that_is_missing_is_sorted_last_in_both_directions(browser, repo
         assert labels(browser) == order
 
 
+@pytest.mark.long
 def test_a_table_is_saved_as_csv(browser, report):
     browser.open(report)
     browser.find('[data-table="results"]').click()
@@ -100,6 +103,7 @@ def test_a_table_is_saved_as_csv(browser, report):
     assert browser.console() == []
 
 
+@pytest.mark.long
 def test_a_page_without_script_still_has_its_table(browser, report):
     browser.command("Emulation.setScriptExecutionDisabled", value=True)
     try:

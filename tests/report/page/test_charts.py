@@ -5,6 +5,8 @@ import re
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+pytestmark = pytest.mark.long
+
 PIXELS = """
     const canvas = document.querySelector("#curves canvas");
     const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);

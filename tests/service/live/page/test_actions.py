@@ -49,6 +49,7 @@ def done(page, text):
     eventually(lambda: page.find("#done").text == text)
 
 
+@pytest.mark.long
 def test_a_site_is_renamed_while_the_focus_stays_where_it_was(page, served):
     rename = button(page, "Rename ward-1")
     page.run("arguments[0].focus()", rename)
@@ -72,6 +73,7 @@ def test_a_site_is_renamed_while_the_focus_stays_where_it_was(page, served):
     assert page.console() == []
 
 
+@pytest.mark.long
 def test_a_site_and_a_token_are_revoked_after_a_question_and_the_model_is_downloaded(page, served):
     press(page, "Revoke ward-2")
     page.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
@@ -127,6 +129,7 @@ def test_the_run_is_paused_resumed_and_extended_also_after_its_end(page, served)
     assert eventually(lambda: "Refused: " in page.find("#done").text)
 
 
+@pytest.mark.long
 def test_an_admin_whose_token_is_revoked_is_signed_out(page, served):
     made = served.admin.http.post("/v1/admin-tokens", json={"name": "wall"}).json()["token"]
     page.driver.get("about:blank")
@@ -140,6 +143,7 @@ def test_an_admin_whose_token_is_revoked_is_signed_out(page, served):
     assert page.run("return sessionStorage.length") == 0
 
 
+@pytest.mark.long
 def test_it_reconnects_to_a_server_that_was_killed(page, launcher, tmp_path):
     algorithm = 'algorithm = "fedbuff"\nbuffer_size = 1\nconcurrency = 4'
     with Server(launcher, tmp_path, algorithm, 6, 4, versions=99) as server:

@@ -48,6 +48,7 @@ def rows(page, section):
     return [tuple(text.split()) for text in page.texts(f"{section} details tbody tr")]
 
 
+@pytest.mark.long
 def test_without_a_token_there_is_a_field_and_nothing_else(page, trained):
     page.visit(f"{trained.url}/")
     assert page.find("#sign-in").is_displayed()
@@ -59,6 +60,7 @@ def test_without_a_token_there_is_a_field_and_nothing_else(page, trained):
     assert not [url for url in page.requested() if "/v1/" in url]
 
 
+@pytest.mark.long
 def test_a_wrong_token_is_refused_and_forgotten(page, trained):
     page.visit(f"{trained.url}/")
     page.find("#token").send_keys("oba_wrong", Keys.ENTER)
@@ -75,6 +77,7 @@ def test_a_wrong_token_is_refused_and_forgotten(page, trained):
     assert not page.find("#page").is_displayed()
 
 
+@pytest.mark.long
 def test_a_page_that_gets_no_place_says_why(page, trained, monkeypatch):
     monkeypatch.setattr(viewers, "MOST_VIEWERS", 0)
     page.visit(f"{trained.url}/#token={trained.admin.token}")
@@ -84,6 +87,7 @@ def test_a_page_that_gets_no_place_says_why(page, trained, monkeypatch):
     assert not page.find("#sign-in").is_displayed()
 
 
+@pytest.mark.long
 def test_a_page_that_stays_open_keeps_both_kinds_of_evaluations_and_the_beginning(page, trained):
     page.visit(f"{trained.url}/")
     kept = page.run("""
@@ -100,6 +104,7 @@ def test_a_page_that_stays_open_keeps_both_kinds_of_evaluations_and_the_beginnin
         assert versions[-1] == 20000
 
 
+@pytest.mark.long
 def test_before_the_first_state_it_shows_the_problem_and_no_empty_panels(page, trained):
     page.visit(f"{trained.url}/")
     page.run("""
@@ -142,6 +147,7 @@ def test_it_draws_the_run(page, trained):
     assert [url for url in page.requested() if not url.startswith(f"{trained.url}/")] == []
 
 
+@pytest.mark.long
 def test_the_name_of_a_target_is_to_the_right_of_the_axis(page, trained):
     sign_in(page, trained.url, trained.admin.token)
     drawn = page.run("""
@@ -160,6 +166,7 @@ def test_the_name_of_a_target_is_to_the_right_of_the_axis(page, trained):
     assert set(drawn) == {"left"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("helper", "finished", "text"),
     [("it is down", False, "it is down"), ("ok", False, ""), ("it is down", True, "The run has ended.")],
@@ -181,6 +188,7 @@ def test_a_helper_that_does_not_answer_is_in_the_notice(page, trained, helper, f
     assert shown.endswith(text) if text else shown == ""
 
 
+@pytest.mark.long
 def test_another_metric_over_versions(page, trained):
     sign_in(page, trained.url, trained.admin.token)
     assert page.texts("#metric option") == ["accuracy", "loss"]
@@ -194,6 +202,7 @@ def test_another_metric_over_versions(page, trained):
     assert page.find("#quality .readout").text == "Version 2: loss 0.5"
 
 
+@pytest.mark.long
 def test_a_page_that_was_left_holds_no_connection(page, trained):
     eventually(lambda: len(trained.viewers) == 0)
     for _ in range(7):  # more than a browser holds to one server
@@ -205,6 +214,7 @@ def test_a_page_that_was_left_holds_no_connection(page, trained):
     assert len(trained.viewers) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", [400, 320])
 def test_a_narrow_screen_does_not_scroll_sideways(width, page, trained):
     page.visit(f"{trained.url}/", width=width)
@@ -218,6 +228,7 @@ def test_a_narrow_screen_does_not_scroll_sideways(width, page, trained):
     assert page.all("#pause")[0].is_displayed()
 
 
+@pytest.mark.long
 def test_a_dark_screen_has_colours_of_its_own(page, trained):
     sign_in(page, trained.url, trained.admin.token, dark=True)
     background = "return getComputedStyle(document.body).backgroundColor"
@@ -228,6 +239,7 @@ def test_a_dark_screen_has_colours_of_its_own(page, trained):
     eventually(lambda: page.run(PIXELS, "#versions") > 50)  # drawn again
 
 
+@pytest.mark.long
 def test_a_screen_reader_finds_names_and_is_not_flooded(page, trained):
     sign_in(page, trained.url, trained.admin.token)
     eventually(lambda: page.texts("#sites tbody tr"))
@@ -243,6 +255,7 @@ def test_a_screen_reader_finds_names_and_is_not_flooded(page, trained):
     assert set(levels[1:]) == {2}
 
 
+@pytest.mark.long
 def test_the_age_of_a_lease_grows_until_it_is_renewed(page, tmp_path):
     with federation(tmp_path, NAMES[:1], versions=1) as server:
         peer = server.enrol()
