@@ -20,7 +20,7 @@ from tests.service.conftest import body_of
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
 
-KILLS = 3
+KILLS = 2
 CLIENTS = 12
 LENGTH = 20
 

@@ -19,13 +19,14 @@ from offbeat.service.internal.internal_certificates import make_internal_certifi
 from tests.e2e.balancer import Balancer
 from tests.e2e.flapping import FEDAVG, FEDBUFF, Flapping, acknowledged, vector_of
 from tests.e2e.server_process import Launcher, Server, free_port, until
-from tests.e2e.test_take_over import CLIENTS, STORE, TAKE_OVERS, database, is_ready, rows_of
+from tests.e2e.test_take_over import CLIENTS, STORE, database, is_ready, rows_of
 from tests.e2e.undisturbed import Undisturbed
 from tests.postgres import postgres as postgres
 from tests.service.conftest import body_of
 
 __all__ = ["database"]
 
+TAKE_OVERS = int(os.environ.get("OFFBEAT_TAKE_OVERS", "1"))
 FRONTS = """
 [fronts]
 leaders = {leaders}
@@ -72,7 +73,13 @@ class Cluster:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends signals")
-@pytest.mark.parametrize(("algorithm", "length"), [(FEDBUFF, 20), (FEDAVG, 50_000)], ids=["small", "large"])
+@pytest.mark.parametrize(
+    ("algorithm", "length"),
+    [
+        pytest.param(FEDBUFF, 20, id="small"),
+        pytest.param(FEDAVG, 50_000, id="large", marks=pytest.mark.long),  # see test_take_over.py
+    ],
+)
 def test_fronts_lose_nothing_whoever_dies(
     algorithm: str, length: int, database: str, launcher: Launcher, tmp_path: Path, say: Callable[[str], None]
 ) -> None:

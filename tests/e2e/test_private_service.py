@@ -38,6 +38,7 @@ CASES = {
     "fedluck": Case("period = 0.2", CLIENTS, least=CLIENTS, places=CLIENTS + 1),  # its sums are those of all four
     "async_comm_sgd": Case("period = 0.2\nweighting = 'uniform'", CLIENTS),
 }
+QUICK = ("fedbuff", "fedlaavg")
 
 
 def model_in_the_clear(sums: list[list[tuple[int, int]]], case: Case) -> list[float]:
@@ -50,7 +51,9 @@ def model_in_the_clear(sums: list[list[tuple[int, int]]], case: Case) -> list[fl
     return model.tolist()
 
 
-@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.long) for name in CASES if name not in QUICK)]
+)
 def test_a_private_run_survives_kills_of_server_helper_and_clients(
     name: str, launcher: Launcher, tmp_path: Path, say: Callable[[str], None]
 ) -> None:

@@ -161,6 +161,7 @@ def test_killed_again_and_again_it_comes_to_the_same_files(
     assert rounds < 3 * KILLS + 3, "hardly a kill came in time"
 
 
+@pytest.mark.long
 def test_interrupted_while_processes_start_it_is_still_one_line(start: Start) -> None:
     process = start(*LONG, "--jobs", "2", "--output", "out")
     # The two runs, and the helper of Python's own.
@@ -173,6 +174,7 @@ def test_interrupted_while_processes_start_it_is_still_one_line(start: Start) ->
     assert all_gone(process.pid)
 
 
+@pytest.mark.long
 def test_the_second_ctrl_c_ends_at_once(folder: Path, start: Start) -> None:
     # One visit takes minutes, so that the first one is not looked at; of few steps, since their order is made in one
     # go: a signal is only seen between two operations, and two that came within one are seen as one.

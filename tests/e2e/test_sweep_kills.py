@@ -76,7 +76,7 @@ def start(folder: Path, jobs: int) -> subprocess.Popen[str] | forks.Fork:
     )
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_no_trial_is_lost_or_double(jobs: int, folder: Path, whole: dict[str, bytes], offbeat: Offbeat) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"random delays from seed {seed}")  # shown if the test fails

@@ -92,8 +92,11 @@ class Pair:
 @pytest.mark.skipif(os.name == "nt", reason="sends signals")
 @pytest.mark.parametrize(
     ("algorithm", "length", "kind"),
-    [(FEDBUFF, 20, "folder"), (FEDAVG, 50_000, "folder"), (FEDAVG, 50_000, "objects")],
-    ids=["small", "large", "objects"],
+    [
+        pytest.param(FEDBUFF, 20, "folder", id="small", marks=pytest.mark.long),  # see test_fronts.py
+        pytest.param(FEDAVG, 50_000, "folder", id="large", marks=pytest.mark.long),
+        pytest.param(FEDAVG, 50_000, "objects", id="objects"),
+    ],
 )
 def test_whichever_server_dies_or_sleeps_nothing_is_lost_or_counted_twice(
     algorithm: str,

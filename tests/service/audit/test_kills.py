@@ -12,7 +12,7 @@ from offbeat.service.audit.verification import LogHead, entries, verify
 from tests.e2e.server_process import Launcher, Server, until
 
 FEDBUFF = "algorithm = 'fedbuff'\nbuffer_size = 3\nconcurrency = 8"
-KILLS = 3
+KILLS = 2
 
 
 def test_a_killed_server_leaves_a_chain_with_all_that_was_answered(launcher: Launcher, tmp_path: Path) -> None:
