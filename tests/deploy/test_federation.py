@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 
+import pytest
 import yaml
 from processes import DEPLOY, Processes
 
@@ -28,6 +29,7 @@ def test_three_sites_train_one_is_revoked_and_a_backup_is_made(tmp_path, free_po
         assert "\ncounted: 40\n" in offbeat("server", "status", str(copy))[1]
 
 
+@pytest.mark.long
 def test_the_script_stops_all_processes_when_it_is_terminated(tmp_path, free_port, offbeat):
     deploy = shutil.copytree(DEPLOY, tmp_path / "deploy")
     compose = deploy / "compose.yaml"

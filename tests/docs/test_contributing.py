@@ -121,6 +121,7 @@ def test_every_folder_has_its_place_in_the_table():
         assert f"`{path.parent.name}/`" in service, path.parent
 
 
+@pytest.mark.long
 def test_the_skeleton_and_then_the_recipe_pass(copy, tested):
     command, shown = re.search(r"^ *\$ (make algorithm [^\n]*)\n(.*?)^ *```", PAGE, re.S | re.M).groups()
     made = run(copy, *command.split())

@@ -1,5 +1,6 @@
 """The notebook runs from top to bottom, and shows what it is to show."""
 
+import json
 import os
 from pathlib import Path
 
@@ -8,6 +9,18 @@ import pytest
 NOTEBOOK = Path(__file__).parents[2] / "examples/first_steps.ipynb"
 
 
+def test_the_cells_show_who_is_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cells = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
+    names = {"__name__": "__main__"}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    assert names["reached"].fedbuff < names["reached"].fedavg
+    assert names["accuracy"].fedbuff.iloc[-1] > 0.8
+
+
+@pytest.mark.long
 @pytest.mark.filterwarnings("default")  # of the notebook's server, not of ours
 def test_the_notebook_runs_and_shows_who_is_first(tmp_path, monkeypatch):
     import nbformat  # here, since every process collects tests, and one runs this

@@ -10,6 +10,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 from offbeat_private.helper.commands import helper
 
 from tests.e2e.server_process import until
@@ -22,6 +23,7 @@ def free_port():
         return str(server.getsockname()[1])
 
 
+@pytest.mark.long
 def test_the_private_run_of_the_page(tmp_path, offbeat, run_main, launcher, monkeypatch):
     """With a third of the page's versions."""
     monkeypatch.chdir(tmp_path)

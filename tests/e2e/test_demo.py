@@ -102,6 +102,7 @@ def test_it_learns_while_its_processes_are_killed_and_leaves_none(start: Start, 
     assert {client for client, _ in received} == {0, 1}
 
 
+@pytest.mark.long
 def test_the_private_one_learns_from_sums_and_loses_no_update(start: Start, tmp_path: Path) -> None:
     demo = start(PRIVATE)
     output, _ = demo.communicate()
@@ -130,7 +131,7 @@ def test_the_private_one_learns_from_sums_and_loses_no_update(start: Start, tmp_
 @pytest.mark.parametrize(
     ("number", "send", "line"),
     [
-        (signal.SIGTERM, os.kill, "The server listens"),
+        pytest.param(signal.SIGTERM, os.kill, "The server listens", marks=pytest.mark.long),
         (signal.SIGINT, os.killpg, "A server and 2 clients"),  # while it starts
     ],
     ids=["SIGTERM", "Ctrl-C"],
