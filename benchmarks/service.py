@@ -1,16 +1,16 @@
 """The throughput of the server, beside bare sockets with the same disk writes.
 
 Measured are durable uploads, downloads and idle clients. ``make bench-service``, or ``python benchmarks/service.py
-[--quick] [--plain] [--case NAME] [--peer]``. It prints a line of JSON for every row and then a table. A figure is the
-median of five repetitions, and so is a ratio: to the bare server (``http_servers.py bare``: a thread for every
-connection, no HTTP, ``fdatasync``), measured in turn with ours. Rows with TLS have a bare server with TLS, and
-``of_plain`` is the rate with TLS as a share of the rate without.
+[--quick] [--plain] [--case NAME] [--fronts N] [--peer]``. It prints a line of JSON for every row and then a table. A
+figure is the median of five repetitions, and so is a ratio: to the bare server (``http_servers.py bare``: a thread
+for every connection, no HTTP, ``fdatasync``), measured in turn with ours. Rows with TLS have a bare server with TLS,
+and ``of_plain`` is the rate with TLS as a share of the rate without.
 
-Each server is a process of its own. The clients are threads of this process on the same processors; ``client_cores`` is
-the number of processors that they keep busy, and ``server_cores`` that of the server. ``server_rss_mib`` and
-``server_own_mib`` are the most memory that the server has had since it listened, the second without mapped files, which
-the kernel takes back whenever it needs to. ``start_rss_mib`` is the most until it listened, ``own_at_start_mib`` its
-memory without mapped files at that time.
+Each server is a process of its own. The clients are threads of this process on the same processors; ``client_cores``
+is the number of processors that they keep busy, and ``server_cores`` that of the server. ``server_rss_mib`` and
+``server_own_mib`` are the most memory that the server has had since it listened, the second without mapped files,
+which the kernel takes back whenever it needs to. ``start_rss_mib`` is the most until it listened,
+``own_at_start_mib`` its memory without mapped files at that time.
 
 ``large``: updates of 40 MB into FedBuff (K = 10). ``small``: updates of 31 kB. Each is one request, which gets the next
 work too. ``download``: a model of 40 MB. ``idle``: clients that wait. ``huge``: one update of 2 GB. ``memory``: eight
@@ -48,10 +48,10 @@ CASES = ("large", "small", "download", "idle", "huge", "memory", "flower")
 class Setting:
     """A server with its clients, and a bare one beside it."""
 
-    def __init__(self, case: str, connections: int, tls: bool, folder: Path) -> None:
+    def __init__(self, case: str, connections: int, tls: bool, folder: Path, fronts: int = 0) -> None:
         length = SMALL if case == "small" else LARGE
         self.tls = tls
-        self.server = Offbeat(folder, length, connections, tls)
+        self.server = Offbeat(folder, length, connections, tls, fronts)
         self._bare = bare_server(tls, folder)
         self._connections = connections
         clients = [self.server.enrol() for _ in range(connections)]
@@ -112,9 +112,11 @@ def bare_server(tls: bool, folder: Path) -> http_stacks.Server:
     return server
 
 
-def loads(case: str, connections: int, repetitions: int, with_tls: Sequence[bool], folder: Path) -> Iterator[Row]:
+def loads(
+    case: str, connections: int, repetitions: int, with_tls: Sequence[bool], folder: Path, fronts: int
+) -> Iterator[Row]:
     """Yield the rows without and with TLS."""
-    settings = [Setting(case, connections, tls, folder) for tls in with_tls]
+    settings = [Setting(case, connections, tls, folder, fronts) for tls in with_tls]
     for repetition in range(repetitions):
         for setting in settings:
             setting.measure(bare_first=not repetition % 2)
@@ -193,7 +195,7 @@ def rows_of(arguments: argparse.Namespace, folder: Path) -> Iterator[Row]:
     with_tls = (False,) if arguments.plain else (False, True)
     for name, connections in LOADS:
         if case in (None, name):
-            yield from loads(name, connections, repetitions, with_tls, folder)
+            yield from loads(name, connections, repetitions, with_tls, folder, arguments.fronts)
     for tls in with_tls:
         if case in (None, "idle"):
             yield idle(1000, tls, folder)
@@ -219,6 +221,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="once instead of five times, and no 2 GB")
     parser.add_argument("--plain", action="store_true", help="without TLS")
     parser.add_argument("--case", choices=CASES, help="only this one")
+    parser.add_argument("--fronts", type=int, default=0, help="processes that serve clients, for loads")
     parser.add_argument("--peer", action="store_true", help="Flower's SuperLink too: 300 MB in build/peers")
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (8192, max(8192, resource.getrlimit(resource.RLIMIT_NOFILE)[1])))

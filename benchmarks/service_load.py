@@ -66,18 +66,19 @@ class Offbeat:
         length: The model's parameters.
         concurrency: How many clients have work at a time.
         tls: Whether with TLS, by a certificate of its own making.
+        fronts: How many processes of their own serve clients; 0 for none.
 
     Raises:
         ChildProcessError: It does not start.
     """
 
-    def __init__(self, folder: Path, length: int, concurrency: int, tls: bool) -> None:
+    def __init__(self, folder: Path, length: int, concurrency: int, tls: bool, fronts: int = 0) -> None:
         self._folder = folder = Path(tempfile.mkdtemp(dir=folder))
         (folder / "own_model.py").write_text(MODEL)
         keep = folder / "server"
         text = SERVER.format(folder=keep, length=length, concurrency=concurrency, tls=str(tls).lower())
         (folder / "server.toml").write_text(text)
-        command = [sys.executable, "-m", "offbeat", "serve", str(folder / "server.toml")]
+        command = [sys.executable, "-m", "offbeat", "serve", str(folder / "server.toml"), "--fronts", str(fronts)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         atexit.register(self._process.kill)
         assert self._process.stdout is not None
@@ -120,7 +121,8 @@ class Offbeat:
 
     def cpu_seconds(self) -> float:
         """Return the processor time that it has used."""
-        return time.clock_gettime(~self._process.pid << 3 | 2)  # its clock on Linux, as of clock_getcpuclockid
+        # Its clock on Linux, as of clock_getcpuclockid, and those of its fronts.
+        return sum(time.clock_gettime(~process << 3 | 2) for process in self._processes())
 
     def stop(self) -> None:
         """Stop it, and delete what it has kept."""
@@ -135,7 +137,13 @@ class Offbeat:
                 self._most_own_mib = max(self._most_own_mib, self._mib("RssAnon:"))
 
     def _mib(self, key: str) -> float:
-        return int(Path(f"/proc/{self._process.pid}/status").read_text().split(key)[1].split()[0]) / 1024
+        texts = [Path(f"/proc/{process}/status").read_text() for process in self._processes()]
+        return sum(int(text.split(key)[1].split()[0]) for text in texts) / 1024
+
+    def _processes(self) -> list[int]:
+        """Return the ids of the server's process and of its fronts."""
+        tasks = Path(f"/proc/{self._process.pid}/task").iterdir()
+        return [self._process.pid, *(int(child) for task in tasks for child in (task / "children").read_text().split())]
 
 
 class Client:
