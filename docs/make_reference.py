@@ -25,6 +25,7 @@ from offbeat.config.algorithm_table import (
     hyper_parameters_of,
 )
 from offbeat.config.experiment_file import Experiment
+from offbeat.config.fronts_section import FrontsSection
 from offbeat.config.local_section import COMPRESSION_FACTORIES, LR_DECAY_FACTORIES
 from offbeat.config.server_file import ServiceSection
 from offbeat.service.store_settings import StoreSettings
@@ -67,6 +68,7 @@ def reference() -> str:
     parts += ["## `[algorithms.LABEL]`", *_algorithms(kinds["AlgorithmTable"])]
     parts += ["## `[service]`", *_service(ServiceSection.model_json_schema())]
     parts += ["## `[store]`", *_store(StoreSettings.model_json_schema())]
+    parts += ["## `[fronts]`", *_fronts(FrontsSection.model_json_schema())]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -206,6 +208,11 @@ def _store(section: Mapping[str, Any]) -> Iterator[str]:
         "Without it both are in `service.folder`."
     )
     yield _table(section, "store.")
+
+
+def _fronts(section: Mapping[str, Any]) -> Iterator[str]:
+    yield "Only in a server's file with `[store]`: [fronts](how-to/several-servers.md#fronts) on other machines."
+    yield _table(section, "fronts.")
 
 
 def _factories(makers: Mapping[str, Callable[..., Any]]) -> str:

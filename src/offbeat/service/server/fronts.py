@@ -57,6 +57,7 @@ class Fronts:
         self._endpoint = FrontEndpoint(str(service.engine.run.state.run_id), self._answer)
         self._socket: Path | None = None  # for children
         self.children: list[BaseProcess] = []
+        self._is_closing = False
 
     async def run(self) -> None:
         """Accept fronts, and keep the children running; never returns."""
@@ -75,14 +76,17 @@ class Fronts:
         self.children = [self._start(number, leader) for number in range(self._settings.front_processes)]
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            for number, child in enumerate(self.children):
-                if not child.is_alive():
-                    event("front_ended", logging.ERROR, front=number, exit_code=child.exitcode)
-                    await asyncio.sleep(_PAUSE_SECONDS)
-                    self.children[number] = self._start(number, leader)
+            ended = [number for number, child in enumerate(self.children) if not child.is_alive()]
+            if ended and not self._is_closing:
+                codes = [self.children[number].exitcode for number in ended]
+                event("fronts_ended", logging.ERROR, fronts=ended, exit_codes=codes)
+                await asyncio.sleep(_PAUSE_SECONDS)
+            for number in [] if self._is_closing else ended:
+                self.children[number] = self._start(number, leader)
 
     async def close(self) -> None:
         """Let the fronts end their requests, and send those on other machines away."""
+        self._is_closing = True
         for child in self.children:
             child.terminate()
         ends = [asyncio.to_thread(child.join, GRACE_SECONDS + 2) for child in self.children]
