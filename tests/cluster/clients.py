@@ -109,18 +109,26 @@ class Client:
             await self._upload(visit)
         return following
 
-    async def _download(self, visit: messages.VisitMessage) -> None:
-        async def download(served: Served) -> bytes:
-            found = await served.front.ask(
-                self.caller,
-                Download(token=self.caller.token, version=visit.version, is_elsewhere=served.front.is_elsewhere),
-            )
-            return (await served.front.model(found)).read_bytes()
+    async def watch(self) -> None:
+        """Download the newest version again and again."""
+        while not self.is_revoked:
+            await self._pause(0.2)
+            if self.number is not None:
+                await self._download()
 
-        def hear(content: bytes) -> None:
-            self._promises.downloaded(visit.version, content)
+    async def _download(self, visit: messages.VisitMessage | None = None) -> None:
+        wanted = None if visit is None else visit.version
 
-        await self._ask("download", download, hear, visit, version=str(visit.version))
+        async def download(served: Served) -> tuple[int, bytes]:
+            is_elsewhere = served.front.is_elsewhere
+            question = Download(token=self.caller.token, version=wanted, is_elsewhere=is_elsewhere)
+            found = await served.front.ask(self.caller, question)
+            return found.version, (await served.front.model(found)).read_bytes()
+
+        def hear(found: tuple[int, bytes]) -> None:
+            self._promises.downloaded(*found)
+
+        await self._ask("download", download, hear, visit, version=str(wanted))
 
     async def _renew(self, visit: messages.VisitMessage) -> None:
         async def renew(served: Served) -> Any:
@@ -140,7 +148,7 @@ class Client:
 
         def hear(state: messages.UploadState) -> None:
             if state.receipt is not None:
-                self._hear_receipt(visit, state.receipt)
+                self._hear_receipt(visit, state.receipt, state.audit_head)
 
         answer = await self._ask("offer", offer, hear, visit)
         return answer is not None and answer.wanted
@@ -170,7 +178,7 @@ class Client:
             )
 
         def hear(received: messages.Received) -> None:
-            self._hear_receipt(visit, received.receipt)
+            self._hear_receipt(visit, received.receipt, received.audit_head)
             if received.next is not None:
                 self._hear_visit(received.next)
 
@@ -184,8 +192,9 @@ class Client:
             await asyncio.sleep(self._random.expovariate(10))
         yield body[middle:]
 
-    def _hear_receipt(self, visit: messages.VisitMessage, receipt: messages.ReceiptMessage) -> None:
+    def _hear_receipt(self, visit: messages.VisitMessage, receipt: messages.ReceiptMessage, head: str | None) -> None:
         assert self.number is not None
+        self._promises.told_head(head)
         self._promises.received(self.number, visit.number, receipt)
 
     async def _ask(

@@ -41,6 +41,8 @@ class Promises:
         self._visits: list[tuple[int, messages.VisitMessage]] = []
         self._files: dict[int, bytes] = {}  # of versions, that somebody has read
         self._was_finished = False
+        self._told_revoked: set[int] = set()
+        self._told_heads: set[str] = set()
         self._replay = Replay(world)
 
     def note(self, problem: str) -> None:
@@ -135,6 +137,17 @@ class Promises:
         if self._files.setdefault(version, content) != content:
             self.note(f"version {version} has two contents")
 
+    def revoked(self, client: int) -> None:
+        """Check the answer to an admin who has revoked a client."""
+        if client not in self._revoked:
+            self.note(f"an admin was told that client {client} is revoked, which is not in the log")
+        self._told_revoked.add(client)
+
+    def told_head(self, head: str | None) -> None:
+        """Note what a client was told as the audit log's head."""
+        if head is not None:
+            self._told_heads.add(head)
+
     def finished(self) -> None:
         """Note that a client was told that the run is over."""
         self._was_finished = True
@@ -171,9 +184,11 @@ class Promises:
             known = replayed.assignments.get((client, visit.number))
             if known != (visit.version, visit.since):
                 self.note(f"visit {client, visit.number} was told {visit.version, visit.since}; it is {known}")
-        for client, at in self._revoked.items():
-            if self._world.loop.time() > at + _REVOKED_SECONDS and replayed.coordinator.visits.has_slot(client):
+        for client in self._told_revoked:
+            if replayed.coordinator.visits.has_slot(client):
                 self.note(f"client {client} was revoked, and still has its slot")
+        for head in self._told_heads - replayed.heads:
+            self.note(f"a client was told the audit log's head {head}, which it never had")
         if self._was_finished and replayed.coordinator.algorithm.version < self._world.stop_versions:
             self.note("a client was told that the run is over, and it is not")
         for folder in folders:
@@ -191,13 +206,14 @@ class Promises:
             self._check_state(process, replayed)
 
     def _check_state(self, process: ServerProcess, replayed: Replay) -> None:
-        if process.replay is None or process.replay.number != len(self._world.log.rows):
+        number, coordinator, state = process.state()
+        if coordinator is None or state is None or number != len(self._world.log.rows):
             return
-        own, true = plain(process.replay.coordinator), plain(replayed.coordinator)
+        own, true = plain(coordinator), plain(replayed.coordinator)
         wrong = [key for key in true if own.get(key) != true[key]]
         if wrong:
             self.note(f"the state of {process.name} is not that of its log: {', '.join(wrong)}")
-        own, true = process.replay.state.state_dict(), replayed.state.state_dict()
+        own, true = state.state_dict(), replayed.state.state_dict()
         for key in ("run", "registry", "audit_head"):
             if own[key] != true[key]:
                 self.note(f"the state of {process.name} is not that of its log: {key}")

@@ -25,6 +25,7 @@ class Replay:
     def __init__(self, world: "World") -> None:
         self.coordinator = world.new_coordinator()
         self.state = ServerState()
+        self.heads = {str(self.state.audit_head)}  # of the audit log
         self.models: dict[int, bytes] = {}  # by version
         self.receipts: dict[Visit, Receipt] = {}
         self.assignments: dict[Visit, tuple[int, int | None]] = {}  # version and since
@@ -35,6 +36,7 @@ class Replay:
         """Make the change of the next row."""
         values = row.values
         self.state.apply(row, values)
+        self.heads.add(str(self.state.audit_head))
         if row.owner != COORDINATOR:
             return
         outcome, coordinator = values.pop("outcome", None), self.coordinator

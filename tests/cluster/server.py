@@ -21,6 +21,7 @@ from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.audit import audit_log
 from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.engine import server_checkpoint, standby, start_up
+from offbeat.service.engine.engine import Engine
 from offbeat.service.engine.operations import Operations
 from offbeat.service.engine.replay import Replay
 from offbeat.service.engine.standby import Silence
@@ -36,6 +37,7 @@ from offbeat.service.server.serving import Listening, serve
 from offbeat.service.server_settings import FrontsElsewhere, ServerSettings, ServiceSettings
 from offbeat.service.store import store
 from offbeat.service.store.client_tally import ClientTally
+from offbeat.service.store.server_state import ServerState
 from offbeat.service.store_settings import StoreSettings
 from tests.cluster.link import Link
 from tests.cluster.shared_blobs import BlobsConnection
@@ -122,10 +124,20 @@ class ServerProcess(ServingProcess):
     """A process that leads or stands by.
 
     Attributes:
-        replay: The state with which it follows the log, and later leads.
+        replay: The state with which it follows the log.
+        engine: That of a leader.
     """
 
     replay: Replay | None = None
+    engine: Engine | None = None
+
+    def state(self) -> tuple[int, Coordinator | None, ServerState | None]:
+        """Return the last row that the process knows, and its state there."""
+        if self.engine is not None:
+            return self.engine.log_writer.number, self.engine.coordinator, self.engine.state
+        if self.replay is not None:
+            return self.replay.number, self.replay.coordinator, self.replay.state
+        return 0, None, None
 
     async def serve(self, stop: asyncio.Event) -> None:
         world = self.world
@@ -144,6 +156,7 @@ class ServerProcess(ServingProcess):
 
     def _ready(self, listening: Listening) -> None:
         self.world.trace(self.name, "listens", epoch=listening.service.engine.log_writer.epoch)
+        self.engine = listening.service.engine
         self.world.enrolment_tokens.append(listening.enrolment_token)
 
 

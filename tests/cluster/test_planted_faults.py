@@ -9,15 +9,17 @@ import pytest
 
 from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.accounts.registry import Kind
+from offbeat.service.engine.engine import Engine
 from offbeat.service.http.confirmed_denials import ConfirmedDenials
 from offbeat.service.log.log import ReplacedError, Row, UnknownOutcomeError
 from offbeat.service.log.log_writer import LogWriter
 from offbeat.service.log.term import Term
+from offbeat.service.refusal import Refusal
 from offbeat.service.store.shared_files import SharedFiles
 from tests.cluster.shared_log import SharedLog
 from tests.cluster.world import play
 
-_MOST_SEEDS = 200  # few find some of the faults, and each change of the server makes other schedules
+_MOST_SEEDS = 300  # few find some of the faults
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -119,25 +121,46 @@ def keep_a_stale_cache_of_tokens(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Accounts, "check_hash", check_once)
 
 
-FAULTS: dict[Plant, str | None] = {  # each with the trouble that shows it most
-    acknowledge_before_the_commit: "kill",
-    append_without_a_fence: "stop",
-    write_the_blob_after_the_row: None,
-    deny_without_a_look_at_the_log: "stop",
-    deny_over_http_at_once: "stop",
-    go_on_after_a_failed_append: "stop",
-    take_an_unknown_outcome_for_a_success: "kill",
-    take_over_without_the_last_row: "kill",
-    begin_no_epoch: "stop",
-    keep_a_stale_cache_of_tokens: None,
+def publish_before_the_rows(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LogWriter, "run_once_durable", lambda self, action: action())
+
+
+def answer_from_memory(patch: pytest.MonkeyPatch) -> None:
+    """A repeated upload is answered with a receipt that may not be in the log."""
+
+    async def repeated_receipt(self: Engine, client: int, visit: int, digest: str) -> Any:
+        async with self.lock:
+            receipt = self._intake.outcome(client, visit, digest)
+        if receipt is None:
+            raise Refusal("busy", "try again")
+        return receipt
+
+    patch.setattr(Engine, "repeated_receipt", repeated_receipt)
+
+
+FAULTS: dict[Plant, tuple[str | None, int]] = {  # the trouble that shows it most, and a seed that has shown it
+    acknowledge_before_the_commit: ("kill", 0),
+    append_without_a_fence: ("stop", 0),
+    write_the_blob_after_the_row: (None, 0),
+    deny_without_a_look_at_the_log: ("stop", 48),
+    deny_over_http_at_once: ("stop", 31),
+    go_on_after_a_failed_append: ("stop", 6),
+    take_an_unknown_outcome_for_a_success: ("kill", 5),
+    take_over_without_the_last_row: ("kill", 1),
+    begin_no_epoch: ("stop", 1),
+    keep_a_stale_cache_of_tokens: (None, 25),
+    publish_before_the_rows: ("cut_log", 5),
+    answer_from_memory: ("cut_log", 1),
 }
 
 
 @pytest.mark.parametrize("plant", FAULTS)
 def test_a_planted_fault_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the seed that has shown it on, since any change of the code makes other schedules."""
     plant(monkeypatch)
-    for seed in range(_MOST_SEEDS):
-        if broken := play(seed, FAULTS[plant]).promises.broken:
+    trouble, first = FAULTS[plant]
+    for seed in range(first, first + _MOST_SEEDS):
+        if broken := play(seed, trouble).promises.broken:
             print(f"seed {seed}:", *broken, sep="\n  ")
             return
-    pytest.fail(f"no schedule of the first {_MOST_SEEDS} finds it")
+    pytest.fail(f"no schedule of {_MOST_SEEDS} finds it")

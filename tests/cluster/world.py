@@ -61,13 +61,14 @@ class World:
         self.revoked: set[int] = set()
         self._is_traced = is_traced
         self._trouble_name = trouble
+        self._most_revoked = random.choice((0, 1, 2))
         self.promises = Promises(self)
         self.log = SharedLog(random.randbytes(8).hex(), self.promises.appended)
         self.blobs = SharedBlobs()
         self.network = Network(self, random)
         self.machines = [Machine(self, f"s{i}", folder / f"s{i}") for i in range(random.choice((2, 2, 3)))]
         self.machines += [
-            Machine(self, f"f{i}", folder / f"f{i}", FrontProcess) for i in range(random.choice((0, 1, 2)))
+            Machine(self, f"f{i}", folder / f"f{i}", FrontProcess) for i in range(random.choice((0, 0, 1, 2)))
         ]
         self.clients: list[Client] = []
         self.loop = cast(VirtualLoop, None)
@@ -110,6 +111,7 @@ class World:
             self.loop.later(self.random.random() / 2, machine.start)
         self.clients = [Client(self, self.random) for _ in range(CLIENTS)]
         working = [asyncio.create_task(client.work()) for client in self.clients]
+        working.append(asyncio.create_task(self.clients[0].watch()))
         troubles = asyncio.create_task(self._trouble())
         await asyncio.sleep(_SECONDS)
         troubles.cancel()
@@ -144,7 +146,7 @@ class World:
                 leading = [one for one in processes if isinstance(one, ServerProcess) and one.app is not None]
                 process = random.choice(leading if leading and random.random() < 0.7 else processes)
                 random.choices(causes, weights)[0](process)
-            if random.random() < 0.15:
+            if random.random() < 0.1:
                 self.loop.create_task(self._revoke())
             await asyncio.sleep(random.expovariate(1.0))
 
@@ -197,7 +199,7 @@ class World:
 
     async def _revoke(self) -> None:
         client = self.random.choice(self.clients)
-        if client.number is None or len(self.revoked) == CLIENTS - 2:
+        if client.number is None or len(self.revoked) == self._most_revoked:
             return
         number = client.number
         self.revoked.add(number)
@@ -213,6 +215,7 @@ class World:
                 continue
             self.trace("admin", f"revoke {number}", status=answer.status)
             if answer.status < 300:
+                self.promises.revoked(number)
                 return
             await asyncio.sleep(0.5)
 
