@@ -30,10 +30,10 @@ from tests.cluster.server import (
     ServerProcess,
     ServingProcess,
     new_coordinator,
-    simulated_parts,
 )
 from tests.cluster.shared_blobs import SharedBlobs
 from tests.cluster.shared_log import SharedLog
+from tests.cluster.simulated_parts import simulated_parts
 from tests.cluster.virtual_loop import VirtualLoop, here, run_virtually
 from tests.cluster.wires import Wires
 
