@@ -99,7 +99,7 @@ QUESTIONS: list[BaseModel] = [
     Offer(token=TOKEN, visit=2**63 - 1),
     MayUpload(token=TOKEN, visit=1, header=HEADER),
     HandIn(token=TOKEN, visit=1, header=HEADER, norm=0.5, body=BODY, check_in=True),
-    HandIn(token=TOKEN, visit=1, header=HEADER, norm=0.5, blob="updates/3"),
+    HandIn(token=TOKEN, visit=1, header=HEADER, norm=0.5, blob=f"0-1-{16 * 'a'}"),
     RenewLease(token=TOKEN, visit=0),
     GiveUp(token=TOKEN, visit=0),
     Download(token=TOKEN, version=3, is_elsewhere=True, known=f'"{DIGEST}", W/"x"'),

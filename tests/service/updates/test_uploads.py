@@ -186,6 +186,18 @@ def test_a_complete_body_outlives_a_restart(tmp_path, uploads):
     assert [path.name for path in (tmp_path / "updates").iterdir()] == ["notes"]
 
 
+def test_files_of_fronts_that_are_no_more_are_deleted(uploads, tmp_path):
+    body = f"3-1-{16 * 'a'}"
+    for name in (f"updates/{body}", "partial/2-0", "partial/.copy-1", "fronts/0/partial/1-0", "fronts/2/partial/1-0"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    clean_up(tmp_path, set(), fronts=2)  # which would not look into the server's own folders
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {"partial/.copy-1", "fronts/0/partial/1-0"}
+    clean_up(tmp_path, set())
+    assert not list((tmp_path / "fronts").iterdir())
+
+
 def test_the_bytes_before_a_broken_connection_are_kept(server):
     peer = server.enrol()
     visit, body = peer.check_in(), body_of(ONES)

@@ -1,6 +1,8 @@
 """The leader's answers to the questions of fronts."""
 
+import asyncio
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -20,7 +22,7 @@ from offbeat.service.internal.answers import (
     UploadPermission,
 )
 from offbeat.service.refusal import Refusal
-from offbeat.service.store.shared_files import model_name
+from offbeat.service.store.shared_files import SharedFiles, model_name
 
 A = TypeVar("A", bound=BaseModel)
 
@@ -30,6 +32,7 @@ class Leader:
 
     def __init__(self, service: Operations) -> None:
         self._service = service
+        self._stored: dict[int, asyncio.Future[None]] = {}  # by version, for fronts on other machines
         self._answers: dict[type, Callable[[Any], Coroutine[Any, Any, BaseModel]]] = {
             questions.CheckIn: self._check_in,
             questions.Offer: self._offer,
@@ -74,7 +77,10 @@ class Leader:
         return UploadPermission(client=client, check=found)
 
     async def _hand_in(self, asked: questions.HandIn) -> HandInAnswer:
-        client = self._service.client(asked.token)
+        # A large body was permitted before, and may arrive while the server stops.
+        client = self._service.client(asked.token, may_stop=asked.blob is not None)
+        if asked.blob is not None and not asked.blob.startswith(f"{client}-{asked.visit}-"):
+            raise Refusal("malformed-request", f"the file {asked.blob} is not of visit {asked.visit} of this client")
         # A client that lacks what the algorithm needs gets no visit, and the reason when it checks in.
         check_in = self._hear(client, asked) is None and asked.check_in
         update = CheckedUpdate(client, asked.visit, asked.header, asked.norm, asked.body, asked.blob, check_in)
@@ -118,3 +124,13 @@ class Leader:
             self._service.metrics.download_bytes.inc(size)
         name = f"{engine.coordinator.algorithm.name}-{version}.safetensors"
         return DownloadPermission(version=version, sha256=digest, name=name)
+
+    async def _share(self, shared: SharedFiles, version: int, path: Path, digest: str) -> None:
+        """Store a version for fronts on other machines, once for all downloads."""
+        kept = self._service.engine.models.versions()
+        self._stored = {other: done for other, done in self._stored.items() if other in kept}
+        stored = self._stored.get(version)
+        if stored is None or (stored.done() and (stored.cancelled() or stored.exception() is not None)):
+            stored = asyncio.ensure_future(shared.upload(path, model_name(version, digest)))
+            self._stored[version] = stored
+        await asyncio.shield(stored)

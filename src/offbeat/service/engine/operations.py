@@ -45,9 +45,12 @@ class Operations:
         self.metrics.refusals.labels(kind).inc()
         self.accounts.audit.count("refusals", kind)
 
-    def client(self, token: str) -> int:
-        """Return the client of a valid token, by its SHA-256."""
-        if not self.is_ready:
+    def client(self, token: str, *, may_stop: bool = False) -> int:
+        """Return the client of a valid token, by its SHA-256.
+
+        With ``may_stop`` also while the server is being stopped.
+        """
+        if not (self.is_ready or may_stop):
             raise Refusal("stopping", "the server is being stopped: try again later", {"Retry-After": "5"})
         client = self.accounts.check_hash(token, "client")
         self.engine.tally.see(client)

@@ -104,7 +104,7 @@ async def open_engine(
         engine.calls.update_files = replay.files
         engine.shared, engine.life = store.shared, life
         _take_config(engine, store, config)
-        clean_up(store.folder, replay.files)
+        clean_up(store.folder, replay.files, settings.front_processes)
         if settings.client_evaluation is not None:
             _resume_evaluations(settings.client_evaluation, store, engine)
         checkpoints = CheckpointWriter(store, engine)

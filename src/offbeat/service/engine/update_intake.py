@@ -12,7 +12,7 @@ from offbeat.service.masked.masked_shares import MaskedShares
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.call_records import DiscardedUpdate
 from offbeat.service.store.model_files import ModelFiles
-from offbeat.service.updates.update_body import Body
+from offbeat.service.updates.update_body import Body, StoredUpdate
 from offbeat.service.updates.update_header import Header, ShareHeader, UpdateHeader
 from offbeat.service.updates.upload_history import Digests
 
@@ -59,10 +59,14 @@ class UpdateIntake:
         A body in memory goes into the log if it counts; a body in a file is already on disk.
 
         Raises:
-            Refusal: The share no longer fits, the client has lost its memory, or the update is malformed.
+            Refusal: The share no longer fits, the client has lost its memory, the update is malformed, or its file is
+                missing.
         """
         assignment, algorithm = self._coordinator.visits.assignment(client), self._coordinator.algorithm
         assert assignment is not None
+        if isinstance(body, StoredUpdate) and not body.path.exists():
+            # An earlier attempt was refused, and its front asked again.
+            raise Refusal("busy", "the update's file is gone: upload it again", {"Retry-After": "1"})
         if isinstance(header, ShareHeader) and self._shares is not None:
             # Again: the epoch may be over by now, and the key another client's.
             self._shares.check(assignment, header)

@@ -3,6 +3,8 @@
 import asyncio
 import multiprocessing
 import os
+import shutil
+import signal
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -53,17 +55,24 @@ class FrontSettings:
 def run_child(settings: FrontSettings, listener: socket.socket, log_level: int) -> None:
     """Run a front as a child of the leader's process.
 
-    It ends with that, or by SIGTERM.
+    It ends with that, at once and without its requests, to which nobody could give answers; or by SIGTERM.
     """
     write_logs(log_level)
     parent = multiprocessing.parent_process()
     assert parent is not None
 
     async def until_the_leader_ends(stop: asyncio.Event) -> None:
-        asyncio.get_running_loop().add_reader(parent.sentinel, stop.set)
+        asyncio.get_running_loop().add_reader(parent.sentinel, _end_at_once, settings.leaders)
         await serve_front(settings, listener, stop, lambda: None)
 
     run_until_a_signal(until_the_leader_ends)
+
+
+def _end_at_once(leaders: Sequence[Address]) -> None:
+    for address in leaders:
+        if isinstance(address, Path):  # of which the leader, which was killed, has left the folder
+            shutil.rmtree(address.parent, ignore_errors=True)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 async def serve_front(

@@ -31,6 +31,7 @@ LARGEST_FRONT_WEIGHT = 2**26
 """Bytes of a front's questions that wait for their answers, by ``weight``; the front refuses what exceeds it."""
 
 FrontId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+BlobName = Annotated[str, Field(pattern=r"^[0-9]{1,19}-[0-9]{1,19}-[0-9a-f]{16}$")]
 _Text = Annotated[str, Field(max_length=1024)]
 
 A = TypeVar("A", bound=BaseModel)
@@ -97,7 +98,8 @@ class MayUpload(Question[UploadPermission]):
 class HandIn(Question[HandInAnswer], WithBody):
     """A complete update, which the front has checked against its header.
 
-    The body of a small one is in ``body``; a large one is durable in the store under the name ``blob``. ``norm`` is its
+    The body of a small one is in ``body``; a large one is durable in the store under the name ``blob``, which begins
+    with client and visit. ``norm`` is its
     Euclidean norm, None if that must not be known. With ``check_in`` the client asks for its next visit.
     """
 
@@ -108,7 +110,7 @@ class HandIn(Question[HandInAnswer], WithBody):
     visit: Number
     header: Annotated[Header, Field(union_mode="left_to_right")]
     norm: Annotated[float, Field(ge=0)] | None
-    blob: _Text | None = None
+    blob: BlobName | None = None
     check_in: bool = False
     protocol: _Text | None = None
     supports: _Text | None = None

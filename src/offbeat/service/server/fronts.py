@@ -7,6 +7,7 @@ import asyncio
 import logging
 import multiprocessing
 import shutil
+import signal
 import socket
 import tempfile
 from multiprocessing.process import BaseProcess
@@ -116,7 +117,12 @@ class Fronts:
         child = multiprocessing.get_context("spawn").Process(
             target=run_child, args=(front, self._listener, log.level), name=f"front {number}", daemon=True
         )
-        child.start()
+        # Ctrl-C reaches all processes of a terminal: the leader first gives its answers, and then ends its fronts.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            child.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return child
 
     async def _answer(self, question: Question[Any]) -> BaseModel:

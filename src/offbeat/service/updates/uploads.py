@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import shutil
 from collections.abc import AsyncIterator, Callable, Container, Coroutine, Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
@@ -243,14 +244,24 @@ class _Patience:
             raise Refusal("too-slow", f"{problem}: go on later") from None
 
 
-def clean_up(folder: Path, used: Container[Path]) -> None:
-    """Tidy ``updates/`` after a restart, except used files and unknown names."""
+def clean_up(folder: Path, used: Container[Path], fronts: int = 0) -> None:
+    """Tidy a server's folder after a restart, except used files and unknown names.
+
+    So many ``fronts`` keep incomplete bodies in their own folders; without any, the server does in its own.
+    """
+    for path in (folder / "fronts").glob("*"):
+        if not path.name.isdecimal() or int(path.name) >= fronts:
+            shutil.rmtree(path)
+    for path in (folder / "partial").iterdir() if fronts else ():
+        if re.fullmatch(r"\d+-\d+", path.name):
+            path.unlink()
     for path in (folder / "updates").iterdir():
         if path in used:
             continue
-        if re.fullmatch(r"sum-\d+-[0-9a-f]{16}", path.name):
+        is_update = re.fullmatch(r"\d+-\d+-[0-9a-f]{16}", path.name)
+        if re.fullmatch(r"sum-\d+-[0-9a-f]{16}", path.name) or (is_update and fronts):
             path.unlink()
-        elif re.fullmatch(r"\d+-\d+-[0-9a-f]{16}", path.name):
+        elif is_update:
             # The body was complete, but its client has no receipt; so it need not be uploaded again.
             path.replace(folder / "partial" / path.name.rpartition("-")[0])
 
