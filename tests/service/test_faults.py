@@ -37,7 +37,7 @@ from tests.service.http_client import check_log
 CLIENTS = 3
 TURNS = 3
 TRIES = 40
-STRIDE = 10  # of the calls that fail, from a random one on; ``make faults`` lets all of them fail
+STRIDE = 20  # of the calls that fail, from a random one on; ``make faults`` lets all of them fail
 OPEN = os.open  # which does not fail
 
 

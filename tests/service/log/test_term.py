@@ -11,6 +11,7 @@ from offbeat.service.refusal import Refusal
 from tests.cluster.link import Faults, Link
 from tests.cluster.shared_log import LogConnection, SharedLog
 from tests.cluster.virtual_loop import Process, run_virtually
+from tests.effort import cases
 
 FAULTS = Faults(not_sent=0.2, broken=0.2, lost_answer=0.2, mean_seconds=1.0, slow=0.0, late_seconds=5.0)
 NO_FAULTS = Faults(not_sent=0.0, broken=0.0, lost_answer=0.0, mean_seconds=1.0)
@@ -194,7 +195,7 @@ def test_a_row_whose_use_fails_is_yielded_again() -> None:
 
 @pytest.mark.parametrize("first", range(0, 300, 50))
 def test_nothing_acknowledged_is_lost_and_no_old_leader_writes(first: int) -> None:
-    assert {seed: found for seed in range(first, first + 50) if (found := problem(seed))} == {}
+    assert {seed: found for seed in range(first, first + cases(50)) if (found := problem(seed))} == {}
 
 
 def test_most_histories_change_leaders_and_acknowledge_values() -> None:
