@@ -1,11 +1,14 @@
+import asyncio
 import errno
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import torch
 
 from offbeat.algorithms import FedAvg, FedBuff
+from offbeat.service.engine.engine import Engine
 from offbeat.service.store.model_files import ModelFiles
 from tests.service.conftest import running
 from tests.service.http_client import ONES, kind_of, line, until
@@ -70,3 +73,19 @@ def test_a_client_that_disconnects_while_it_waits_gets_no_work(server):
     time.sleep(0.3)
     peers[0].send(visits[0], ONES)
     assert server.service.engine.coordinator.statistics.assigned == 4
+
+
+def test_a_denial_waits_for_the_rows_behind_it_where_another_server_may_lead_next():
+    waits = []
+
+    async def wait_until_durable():
+        waits.append("durable")
+
+    async def confirm():
+        waits.append("leads")
+
+    engine = Engine.__new__(Engine)
+    engine.log_writer = SimpleNamespace(wait_until_durable=wait_until_durable, confirm=confirm)
+    for engine.shared in (None, object()):
+        asyncio.run(engine.confirm())
+    assert waits == ["durable", "leads"]
