@@ -1,9 +1,10 @@
 """The servers that ``http_stacks.py`` measures.
 
 They are one handler behind several HTTP stacks, and without HTTP. ``python benchmarks/http_servers.py STACK FOLDER PORT
-[CERTIFICATES]`` serves until it is killed. A stack is ``bare``, ``aiohttp``, or ``granian`` or ``uvicorn`` with a
-framework after a dash; ``:loop`` after it writes uploads within the event loop, chunk by chunk. FOLDER has the file
-``model``, CERTIFICATES has ``cert.pem`` and ``key.pem``.
+[CERTIFICATES]`` serves until it is killed. A stack is ``bare``, ``bare-sha256`` or ``bare-blake3``, which make a digest
+of each upload, ``aiohttp``, or ``granian`` or ``uvicorn`` with a framework after a dash; ``:loop`` after it writes
+uploads within the event loop, chunk by chunk. FOLDER has the file ``model``, CERTIFICATES has ``cert.pem`` and
+``key.pem``.
 """
 
 import asyncio
@@ -19,6 +20,8 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
+
+from offbeat_core.digests import new_digest as new_digest_of
 
 BATCH = 1 << 20
 SYNC_FILE_RANGE_WRITE, M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = 2, -1, -3
@@ -178,11 +181,12 @@ async def serve(stack: str, folder: str, port: int, tls: str | None) -> None:
         await uvicorn.Server(uvicorn.Config(app, port=port, ssl_certfile=cert, ssl_keyfile=key, **options)).serve()
 
 
-def serve_bare(folder: str, port: int, tls: str | None) -> None:
+def serve_bare(folder: str, port: int, tls: str | None, digest: str) -> None:
     """Serve without HTTP until the process is killed.
 
     A request is a length, then that number of bytes; the length zero asks for a download.
     """
+    new_digest = new_digest_of(digest) if digest else None  # pyright: ignore[reportArgumentType]
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH) if tls else None
     if context is not None:
         context.load_cert_chain(Path(tls, "cert.pem"), Path(tls, "key.pem"))
@@ -200,7 +204,10 @@ def serve_bare(folder: str, port: int, tls: str | None) -> None:
                         line.sendall(view[:got])
                 continue
             fd, path = tempfile.mkstemp(dir=folder)
+            hasher = None if new_digest is None else new_digest()
             while left and (got := line.recv_into(view, min(left, BATCH))):
+                if hasher is not None:
+                    hasher.update(view[:got])
                 os.write(fd, view[:got])
                 left -= got
             finish(fd, path)
@@ -218,8 +225,8 @@ def main() -> None:
     # Chunks of 400 kB would be memory fresh from the kernel each time, which is slower than the copy into it.
     libc.mallopt(M_MMAP_THRESHOLD, 16 << 20)
     libc.mallopt(M_TRIM_THRESHOLD, 64 << 20)
-    if stack == "bare":
-        serve_bare(folder, port, tls)
+    if stack.startswith("bare"):
+        serve_bare(folder, port, tls, stack.partition("-")[2])
     elif stack.startswith("uvicorn"):
         import uvloop
 

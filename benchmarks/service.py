@@ -12,10 +12,11 @@ is the number of processors that they keep busy, and ``server_cores`` that of th
 which the kernel takes back whenever it needs to. ``start_rss_mib`` is the most until it listened,
 ``own_at_start_mib`` its memory without mapped files at that time.
 
-``large``: updates of 40 MB into FedBuff (K = 10). ``small``: updates of 31 kB. Each is one request, which gets the next
-work too. ``download``: a model of 40 MB. ``idle``: clients that wait. ``huge``: one update of 2 GB. ``memory``: eight
-clients of models of several sizes. ``flower``: Flower's SuperLink on the work of ``large``, in turn with ours; see
-``studies/peers/superlink.py``.
+``large``: updates of 40 MB into FedBuff (K = 10). ``blake3``: the same with that digest. ``ratio_to_hashing`` is the
+ratio of both to a bare server that makes the same digest. ``small``: updates of 31 kB. Each is one request, which gets
+the next work too. ``download``: a model of 40 MB. ``idle``: clients that wait. ``huge``: one update of 2 GB.
+``memory``: eight clients of models of several sizes. ``flower``: Flower's SuperLink on the work of ``large``, in turn
+with ours; see ``studies/peers/superlink.py``.
 """
 
 import argparse
@@ -34,15 +35,16 @@ from pathlib import Path
 from typing import Any
 
 import http_stacks
+from offbeat_core.digests import DigestKind, new_digest
 from service_load import Client, Load, Offbeat, body_of, together
 
 LARGE, SMALL, HUGE = 10_000_000, 7_850, 500_000_000  # parameters
 UPDATES = 64  # large ones in a repetition
 Row = dict[str, Any]
 
-LOADS = [("large", 8), ("large", 32), ("small", 64), ("small", 1000), ("download", 32)]
+LOADS = [("large", 8), ("large", 32), ("blake3", 8), ("blake3", 32), ("small", 64), ("small", 1000), ("download", 32)]
 SIZES = [10_000, 1_000_000, 10_000_000, 40_000_000]
-CASES = ("large", "small", "download", "idle", "huge", "memory", "flower")
+CASES = ("large", "blake3", "small", "download", "idle", "huge", "memory", "flower")
 
 
 class Setting:
@@ -50,26 +52,29 @@ class Setting:
 
     def __init__(self, case: str, connections: int, tls: bool, folder: Path, fronts: int = 0) -> None:
         length = SMALL if case == "small" else LARGE
+        kind: DigestKind = "blake3" if case == "blake3" else "sha256"
         self.tls = tls
-        self.server = Offbeat(folder, length, connections, tls, fronts)
+        self.server = Offbeat(folder, length, connections, tls, fronts, kind)
         self._bare = bare_server(tls, folder)
+        self._hashing = bare_server(tls, folder, f"bare-{kind}") if case in ("large", "blake3") else None
         self._connections = connections
         clients = [self.server.enrol() for _ in range(connections)]
         body = body_of(length)
         self._bytes = len(body)
-        path = {"download": "/model", "small": "/small", "large": "/upload"}[case]
+        path = {"download": "/model", "small": "/small"}.get(case, "/upload")
         self._exchange = http_stacks.exchange(True, path)
         self._works: list[Callable[[], object]]
         if case == "download":
             self.server.enrol().ask("POST", "/v1/checkin", {})  # the model is there when somebody has work
             self._works = [client.download for client in clients]
         else:
-            digest = hashlib.sha256(body).hexdigest()
+            digest = {kind: new_digest(kind)(body).hexdigest()}
             self._works = [partial(client.update, body, digest) for client in clients]
         self._times = max(1, (3200 if case == "small" else UPDATES) // connections)
         together(self.server, self._works, 1)
         self.loads: list[Load] = []
         self.bare_rates: list[float] = []
+        self.hashing_rates: list[float] = []
 
     def measure(self, bare_first: bool) -> None:
         """Measure once both."""
@@ -77,6 +82,9 @@ class Setting:
             if bare:
                 rate = http_stacks.crowd(self._bare, self._connections, self._times, self._exchange)[0]
                 self.bare_rates.append(rate)
+                if self._hashing is not None:
+                    rate = http_stacks.crowd(self._hashing, self._connections, self._times, self._exchange)[0]
+                    self.hashing_rates.append(rate)
             else:
                 self.loads.append(self.load())
 
@@ -88,7 +96,9 @@ class Setting:
         """Return what was measured."""
         rates = [load.per_second for load in self.loads]
         ratios = [rate / bare for rate, bare in zip(rates, self.bare_rates, strict=True)]
+        hashing = [rate / one for rate, one in zip(rates, self.hashing_rates, strict=False)]
         return {
+            **({"ratio_to_hashing": round(statistics.median(hashing), 2)} if hashing else {}),
             "gb_per_second": round(statistics.median(rates) * self._bytes / 1e9, 3),
             "updates_per_second": round(statistics.median(rates), 1),
             "ratio_to_bare": round(statistics.median(ratios), 2),
@@ -102,12 +112,14 @@ class Setting:
     def stop(self) -> None:
         """End both servers."""
         self._bare.kill()
+        if self._hashing is not None:
+            self._hashing.kill()
         self.server.stop()
 
 
-def bare_server(tls: bool, folder: Path) -> http_stacks.Server:
+def bare_server(tls: bool, folder: Path, stack: str = "bare") -> http_stacks.Server:
     """Start a bare server."""
-    server = http_stacks.Server("bare", str(folder), str(folder) if tls else None)
+    server = http_stacks.Server(stack, str(folder), str(folder) if tls else None)
     atexit.register(server.kill)
     return server
 
@@ -150,7 +162,7 @@ def huge(tls: bool, folder: Path) -> Row:
     """Return the row of one update of 2 GB."""
     server = Offbeat(folder, HUGE, 1, tls)
     body = body_of(HUGE)
-    digest = hashlib.sha256(body).hexdigest()
+    digest = {"sha256": hashlib.sha256(body).hexdigest()}
     client = server.enrol()
     load = together(server, [lambda: client.update(body, digest)], 1)
 
@@ -174,7 +186,7 @@ def huge(tls: bool, folder: Path) -> Row:
 def memory(length: int, folder: Path) -> Row:
     """Return the row of some updates of a model."""
     body = body_of(length)
-    digest = hashlib.sha256(body).hexdigest()
+    digest = {"sha256": hashlib.sha256(body).hexdigest()}
     server = Offbeat(folder, length, 8, tls=False)
     clients: list[Client] = [server.enrol() for _ in range(8)]
     together(server, [partial(client.update, body, digest) for client in clients], 8)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from offbeat_core.digests import DigestKind
 from offbeat_core.messages import PROTOCOL
 
 from offbeat.tensor_file import write_tensors
@@ -34,6 +35,7 @@ connections_per_address = 4000
 port = 0
 tls = {tls}
 requests_a_second = 1e9
+digest = "{digest}"
 
 [model]
 name = "own_model.py:make"
@@ -67,16 +69,25 @@ class Offbeat:
         concurrency: How many clients have work at a time.
         tls: Whether with TLS, by a certificate of its own making.
         fronts: How many processes of their own serve clients; 0 for none.
+        digest: The digest that it prefers for updates.
 
     Raises:
         ChildProcessError: It does not start.
     """
 
-    def __init__(self, folder: Path, length: int, concurrency: int, tls: bool, fronts: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        length: int,
+        concurrency: int,
+        tls: bool,
+        fronts: int = 0,
+        digest: DigestKind = "sha256",
+    ) -> None:
         self._folder = folder = Path(tempfile.mkdtemp(dir=folder))
         (folder / "own_model.py").write_text(MODEL)
         keep = folder / "server"
-        text = SERVER.format(folder=keep, length=length, concurrency=concurrency, tls=str(tls).lower())
+        text = SERVER.format(folder=keep, length=length, concurrency=concurrency, tls=str(tls).lower(), digest=digest)
         (folder / "server.toml").write_text(text)
         command = [sys.executable, "-m", "offbeat", "serve", str(folder / "server.toml"), "--fronts", str(fronts)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -207,7 +218,7 @@ class Client:
         self.send(method, path, value, body, **headers)
         return json.loads(self.receive())
 
-    def update(self, body: memoryview, digest: str) -> None:
+    def update(self, body: memoryview, digest: dict[str, str]) -> None:
         """Upload an update, and get the next work by the same request.
 
         If there is no work yet, one more request asks for it.
@@ -215,7 +226,7 @@ class Client:
         visit, self._visit = self._visit, None
         if visit is None:
             visit = self.ask("POST", "/v1/checkin", {"wait_seconds": 60})["visit"]
-        head = {"version": visit["version"], "bytes": len(body), "sha256": digest, "examples": 1, "steps": 1}
+        head = {"version": visit["version"], "bytes": len(body), **digest, "examples": 1, "steps": 1}
         head |= {"model_sha256": visit["model_sha256"], "normaliser": 1.0, "since": visit["since"]}
         path = f"/v1/uploads/{visit['number']}?checkin=true"
         answer = self.ask("PUT", path, body=body, **{"Offbeat-Update": json.dumps(head)})

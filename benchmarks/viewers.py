@@ -80,7 +80,7 @@ def viewers(server: Offbeat, number: int) -> Generator[list[Viewer]]:
             viewer.close()
 
 
-def paced(client: Client, body: memoryview, digest: str) -> None:
+def paced(client: Client, body: memoryview, digest: dict[str, str]) -> None:
     """Upload an update, and wait for the client's next turn."""
     due = time.perf_counter() + CONNECTIONS / RATE
     client.update(body, digest)
@@ -99,11 +99,13 @@ class Bench:
         self._server = server
         self._pairs = pairs
         self._body = body_of(LENGTH)
-        self._digest = hashlib.sha256(self._body).hexdigest()
+        self._digest = {"sha256": hashlib.sha256(self._body).hexdigest()}
         self._clients = [server.enrol() for _ in range(CONNECTIONS)]
         self.rates: list[float] = []  # events a second of a viewer
 
-    def pairs(self, work: Callable[[Client, memoryview, str], None], updates: int) -> list[tuple[Load, Load]]:
+    def pairs(
+        self, work: Callable[[Client, memoryview, dict[str, str]], None], updates: int
+    ) -> list[tuple[Load, Load]]:
         """Return pairs of loads of so many updates, without viewers and with them."""
         works = [partial(work, client, self._body, self._digest) for client in self._clients]
         together(self._server, works, 2)

@@ -7,6 +7,7 @@ Row = dict[str, Any]
 
 _WHAT = {
     "large": "updates of 40 MB",
+    "blake3": "the same, BLAKE3",
     "small": "updates of 31 kB",
     "download": "models of 40 MB to clients",
     "idle": "waiting clients",
@@ -31,8 +32,8 @@ def span(spread: Sequence[float]) -> str:
 def rates(rows: Sequence[Row]) -> str:
     """Return the table of updates and downloads per second."""
     return table(
-        "| load | clients | TLS | GB/s | per second | × bare server | lowest … highest | × without TLS | server cores "
-        "| client cores |",
+        "| load | clients | TLS | GB/s | per second | × bare server | lowest … highest | × hashing bare server "
+        "| × without TLS | server cores | client cores |",
         (
             [
                 *_who(row),
@@ -40,11 +41,12 @@ def rates(rows: Sequence[Row]) -> str:
                 f"{row['updates_per_second']:,}",
                 str(row["ratio_to_bare"]),
                 span(row["spread"]),
+                str(row.get("ratio_to_hashing", "")),
                 str(row.get("of_plain", "")),
                 str(row["server_cores"]),
                 str(row["client_cores"]),
             ]
-            for row in _of(rows, "large", "small", "download")
+            for row in _of(rows, "large", "blake3", "small", "download")
         ),
     )
 

@@ -30,7 +30,7 @@ GPU_ROW |= {"spread": [60.0, 62.5], "memory_mib": 130.5, "vectors_mib": 122.7}
 MEMORY = {"server_rss_mib": 1500, "server_own_mib": 1400, "start_rss_mib": 1300, "own_at_start_mib": 1350}
 LARGE = {"case": "large", "connections": 8, "tls": False, "gb_per_second": 0.5, "updates_per_second": 12.5}
 LARGE |= {"ratio_to_bare": 0.45, "spread": [0.4, 0.5], "model_mib": 38.15, **MEMORY}
-LARGE |= {"server_cores": 1.0, "client_cores": 0.1}
+LARGE |= {"server_cores": 1.0, "client_cores": 0.1, "ratio_to_hashing": 0.7}
 SERVICE_ROWS = [
     LARGE,
     {**LARGE, "tls": True, "ratio_to_bare": 0.75, "of_plain": 0.8},
@@ -87,7 +87,7 @@ def test_rows_of_a_gpu_are_in_their_own_table_only(make_performance):
 @pytest.mark.parametrize(
     ("block", "first"),
     [
-        ("service", "| updates of 40 MB | 8 |  | 0.5 | 12.5 | 0.45 | 0.4 … 0.5 |  | 1.0 | 0.1 |"),
+        ("service", "| updates of 40 MB | 8 |  | 0.5 | 12.5 | 0.45 | 0.4 … 0.5 | 0.7 |  | 1.0 | 0.1 |"),
         ("service, other", "| waiting clients | 1,000 |  |  |  |  | 0.4 |"),
         ("service memory", "| updates of 40 MB | 8 |  | 38.15 | 1,500 | 1,400 | 1,300 | 1,350 |"),
         ("flower", "| flwr 1.2 | SQLite | SuperNodes | 8 | 0.5 | 1,100 | 10.0 | 20.0 | 18.0 … 22.0 |"),
