@@ -108,6 +108,7 @@ def test_the_page_on_compression_counts_right():
 def test_toml_is_valid(page, tmp_path):
     """A whole experiment by itself, a part of one in place of the quickstart's."""
     quickstart = tomllib.loads((ROOT / "experiments/quickstart.toml").read_text(encoding="utf-8"))
+    server = example = tomllib.loads((ROOT / "examples/service/server.toml").read_text(encoding="utf-8"))
     for name, code in re.findall(r'^```python title="(\w+\.py)"\n(.*?)^```', page.read_text("utf-8"), re.S | re.M):
         (tmp_path / name).write_text(code, encoding="utf-8")
     for block in blocks(page, "toml"):
@@ -115,10 +116,11 @@ def test_toml_is_valid(page, tmp_path):
         if {"terms", "clients"} <= set(table):
             parse_roster(table, page)
             continue
-        if "service" in table:
-            example = tomllib.loads((ROOT / "examples/service/server.toml").read_text(encoding="utf-8"))
-            merged = {key: example.get(key, {}) | value for key, value in table.items()}
-            (tmp_path / "server.toml").write_text(tomli_w.dumps(example | merged), encoding="utf-8")
+        if {"service", "fronts"} & set(table):
+            server = example if "service" in table else server  # other sections go into the file before
+            merged = {key: server.get(key, {}) | value for key, value in table.items()}
+            server = server | merged
+            (tmp_path / "server.toml").write_text(tomli_w.dumps(server), encoding="utf-8")
             server_file.load(tmp_path / "server.toml")
             continue
         is_whole = {"data", "model", "local", "population", "stop", "evaluate", "algorithms"} <= set(table)
