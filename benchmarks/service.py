@@ -1,10 +1,10 @@
 """The throughput of the server, beside bare sockets with the same disk writes.
 
 Measured are durable uploads, downloads and idle clients. ``make bench-service``, or ``python benchmarks/service.py
-[--quick] [--plain] [--case NAME] [--fronts N] [--peer]``. It prints a line of JSON for every row and then a table. A
-figure is the median of five repetitions, and so is a ratio: to the bare server (``http_servers.py bare``: a thread
-for every connection, no HTTP, ``fdatasync``), measured in turn with ours. Rows with TLS have a bare server with TLS,
-and ``of_plain`` is the rate with TLS as a share of the rate without.
+[--quick] [--plain] [--case NAME] [--fronts N] [--waiting N] [--peer]``. It prints a line of JSON for every row and
+then a table. A figure is the median of five repetitions, and so is a ratio: to the bare server (``http_servers.py
+bare``: a thread for every connection, no HTTP, ``fdatasync``), measured in turn with ours. Rows with TLS have a bare
+server with TLS, and ``of_plain`` is the rate with TLS as a share of the rate without.
 
 Each server is a process of its own. The clients are threads of this process on the same processors; ``client_cores``
 is the number of processors that they keep busy, and ``server_cores`` that of the server. ``server_rss_mib`` and
@@ -141,19 +141,20 @@ def loads(
         yield row
 
 
-def idle(connections: int, tls: bool, folder: Path) -> Row:
+def idle(connections: int, tls: bool, folder: Path, fronts: int) -> Row:
     """Return the row of clients that wait for work."""
-    server = Offbeat(folder, SMALL, 1, tls)
+    server = Offbeat(folder, SMALL, 1, tls, fronts)
     server.enrol().ask("POST", "/v1/checkin", {})  # takes the only slot
     clients = [server.enrol() for _ in range(connections - 1)]
     for client in clients:
-        client.send("POST", "/v1/checkin", {"wait_seconds": 30})
+        client.send("POST", "/v1/checkin", {"wait_seconds": 60})
     time.sleep(2)
     cpu = server.cpu_seconds()
     time.sleep(10)
     share = (server.cpu_seconds() - cpu) / 10
     row = {"case": "idle", "connections": connections, "tls": tls, "core_percent": round(100 * share, 1)}
     row |= {"model_mib": mib(4 * SMALL), **server.memory()}
+    row["rss_mib_of_each"] = [round(size) for size in server.mib_of_each("VmRSS:")]
     server.stop()
     return row
 
@@ -210,7 +211,7 @@ def rows_of(arguments: argparse.Namespace, folder: Path) -> Iterator[Row]:
             yield from loads(name, connections, repetitions, with_tls, folder, arguments.fronts)
     for tls in with_tls:
         if case in (None, "idle"):
-            yield idle(1000, tls, folder)
+            yield idle(arguments.waiting, tls, folder, arguments.fronts)
     for tls in with_tls:
         if case == "huge" or (case is None and not arguments.quick):
             try:
@@ -233,10 +234,14 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="once instead of five times, and no 2 GB")
     parser.add_argument("--plain", action="store_true", help="without TLS")
     parser.add_argument("--case", choices=CASES, help="only this one")
-    parser.add_argument("--fronts", type=int, default=0, help="processes that serve clients, for loads")
+    parser.add_argument(
+        "--fronts", type=int, default=0, help="processes that serve clients, for loads and idle clients"
+    )
+    parser.add_argument("--waiting", type=int, default=1000, help="how many clients wait in the case idle")
     parser.add_argument("--peer", action="store_true", help="Flower's SuperLink too: 300 MB in build/peers")
     arguments = parser.parse_args()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (8192, max(8192, resource.getrlimit(resource.RLIMIT_NOFILE)[1])))
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     found: list[Row] = []
     Path("build").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir="build", ignore_cleanup_errors=True) as name:

@@ -30,8 +30,8 @@ from offbeat.tensor_file import write_tensors
 SERVER = """
 [service]
 folder = "{folder}"
-clients = 1000
-connections_per_address = 4000
+clients = 20000
+connections_per_address = 20000
 port = 0
 tls = {tls}
 requests_a_second = 1e9
@@ -148,8 +148,12 @@ class Offbeat:
                 self._most_own_mib = max(self._most_own_mib, self._mib("RssAnon:"))
 
     def _mib(self, key: str) -> float:
+        return sum(self.mib_of_each(key))
+
+    def mib_of_each(self, key: str) -> list[float]:
+        """Return a key of ``/proc/…/status`` for the server's process and its children."""
         texts = [Path(f"/proc/{process}/status").read_text() for process in self._processes()]
-        return sum(int(text.split(key)[1].split()[0]) for text in texts) / 1024
+        return [int(text.split(key)[1].split()[0]) / 1024 for text in texts]
 
     def _processes(self) -> list[int]:
         """Return the ids of the server's process and of its fronts."""
