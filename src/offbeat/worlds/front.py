@@ -1,6 +1,7 @@
 """From a server's file to a front on another machine than the leader."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,4 +39,5 @@ def run_front(file: ServerFile, ready: Callable[[], None]) -> None:
         with listen(file.service.host, file.service.port) as listener:
             await serve_front(settings, listener, stop, ready)
 
+    os.umask(0o077)  # others may read nothing
     run_until_a_signal(main)

@@ -58,6 +58,7 @@ def run_child(settings: FrontSettings, listener: socket.socket, log_level: int) 
     It ends with that, at once and without its requests, to which nobody could give answers; or by SIGTERM.
     """
     write_logs(log_level)
+    os.umask(0o077)  # others may read nothing
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -82,7 +83,6 @@ async def serve_front(
 
     ``ready`` is called once a leader has been found.
     """
-    os.umask(0o077)
     for name in ("partial", "updates"):
         (settings.folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
     end, leader = CommonEnd(), LeaderConnection(settings.leaders, settings.internal)
