@@ -118,6 +118,7 @@ def killing(folder: Path, times: int) -> Callable[[Tensor, Tensor], Tensor]:
     return loss
 
 
+@pytest.mark.long
 def test_jobs_of_a_killed_actor_are_trained_again(both, tmp_path):
     trainer, plain = both(net(), 2, killing(tmp_path, 1))
     jobs = real_jobs(len(trainer.workload.model.vector))
@@ -131,6 +132,7 @@ def failing(outputs: Tensor, labels: Tensor) -> Tensor:
     raise ValueError("a mistake")
 
 
+@pytest.mark.long
 def test_a_users_mistake_is_one_line(both):
     trainer, _ = both(net(), 1, failing)
     job = real_jobs(len(trainer.workload.model.vector))[0]
@@ -141,6 +143,7 @@ def test_a_users_mistake_is_one_line(both):
         trainer.train([job])
 
 
+@pytest.mark.long
 def test_a_cluster_of_other_versions_is_refused(both, monkeypatch):
     trainer, _ = both(net(), 1)
     real = ray_pool.versions()
@@ -185,6 +188,7 @@ class Missing:
     def versions(self) -> None: ...
 
 
+@pytest.mark.long
 def test_a_cluster_without_offbeat_is_refused(both, monkeypatch):
     trainer, _ = both(net(), 1)
     monkeypatch.setattr(ray_pool, "TrainingActor", Missing)
