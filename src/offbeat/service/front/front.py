@@ -114,6 +114,7 @@ class Front:
         self.is_elsewhere = is_elsewhere
         self._models = models
         self._checks: OrderedDict[str, tuple[int, BodyCheck]] = OrderedDict()  # by token, of its last visit
+        self._usual_check: BodyCheck | None = None
 
     async def ask(self, caller: Caller, question: Question[A]) -> A:
         """Return the leader's answer to a client's question."""
@@ -244,6 +245,8 @@ class Front:
         """Keep the check of a visit, which saves a question before its update."""
         if checked_in.visit is None or check is None:
             return
+        usual = self._usual_check  # one object for most clients, since their checks are equal
+        self._usual_check = check = usual if usual is not None and usual == check else check
         self._checks[caller.token] = checked_in.visit.number, check
         self._checks.move_to_end(caller.token)
         if len(self._checks) > _MOST_CHECKS:

@@ -1,6 +1,7 @@
 """A front in a process of its own."""
 
 import asyncio
+import logging
 import multiprocessing
 import os
 import shutil
@@ -11,9 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from offbeat_core.errors import OffbeatError
 from offbeat_core.serving.certificates import Certificates
 from offbeat_core.serving.connections import Connections
-from offbeat_core.serving.console_log import write_logs
+from offbeat_core.serving.console_log import event, write_logs
 from offbeat_core.serving.http_server import HttpServer, max_connections, raise_file_limit
 
 from offbeat.service.blobs.open_blobs import open_blobs
@@ -66,7 +68,11 @@ def run_child(settings: FrontSettings, listener: socket.socket, log_level: int) 
         asyncio.get_running_loop().add_reader(parent.sentinel, _end_at_once, settings.leaders)
         await serve_front(settings, listener, stop, lambda: None)
 
-    run_until_a_signal(until_the_leader_ends)
+    try:
+        run_until_a_signal(until_the_leader_ends)
+    except (OSError, OffbeatError) as error:
+        event("front_failed", logging.ERROR, problem=str(error))
+        raise SystemExit(1) from None
 
 
 def _end_at_once(leaders: Sequence[Address]) -> None:

@@ -46,7 +46,8 @@ export class Connection {
   }
 
   // Calls on.event(data) for each event, on.connected() and on.lost(seconds, problem); returns the
-  // RefusedError that ends it. The problem is the server's, or null if it does not answer.
+  // RefusedError that ends it. The problem is the server's, or null if it does not answer. A stream
+  // that ends, as each one through a front, is not lost: only if there is no other.
   async follow(on) {
     let pause = FIRST_PAUSE, last = "";
     while (!this.ended.signal.aborted) {
@@ -55,7 +56,7 @@ export class Connection {
       const giveUp = () => attempt.abort();
       this.ended.signal.addEventListener("abort", giveUp);
       const stopWatching = onceHidden(giveUp);
-      let problem = null;
+      let problem = null, hasEnded = false;
       let silence = setTimeout(giveUp, SILENCE);
       try {
         const headers = {Accept: "text/event-stream", ...(last ? {"Last-Event-ID": last} : {})};
@@ -72,6 +73,7 @@ export class Connection {
           on.event(JSON.parse(data));
           last = id ?? last;
         }
+        hasEnded = true;
       } catch (error) {
         if (error instanceof RefusedError) problem = error.message;
         else if (!(error instanceof TypeError) && error.name !== "AbortError") throw error;
@@ -81,7 +83,7 @@ export class Connection {
         this.ended.signal.removeEventListener("abort", giveUp);
       }
       if (this.ended.signal.aborted) break;
-      on.lost(pause / 1000, problem);
+      if (!hasEnded) on.lost(pause / 1000, problem);
       await new Promise(done => setTimeout(done, pause * (0.8 + 0.4 * Math.random())));
       pause = Math.min(2 * pause, LAST_PAUSE);
     }

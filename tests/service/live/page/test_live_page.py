@@ -1,11 +1,13 @@
 """The live page in real Chromium: what it draws, and what it refuses."""
 
 import itertools
+import time
 
 import pytest
 from selenium.webdriver.common.keys import Keys
 
 from offbeat.service.live import viewers
+from tests.service.conftest import running
 from tests.service.live.page.conftest import cells, eventually, federation, sign_in, tile
 
 NAMES = ["Aachen", "Bergen", "Coimbra"]
@@ -46,6 +48,23 @@ def rows(page, section):
     page.find(f"{section} summary").click()
     eventually(lambda: page.texts(f"{section} details tbody tr"))  # they come after the click
     return [tuple(text.split()) for text in page.texts(f"{section} details tbody tr")]
+
+
+def test_it_stays_live_through_a_front(page, tmp_path):
+    with running(tmp_path / "server", front_processes=1) as server:
+        sign_in(page, server.url, server.admin.token)
+        eventually(lambda: page.find("#connection").text == "Live")
+        page.run("""
+            window.seen = new Set();
+            const shown = document.querySelector("#connection");
+            new MutationObserver(() => window.seen.add(shown.textContent)).observe(
+                shown, {childList: true, characterData: true, subtree: true, attributes: true});
+        """)
+        for _ in range(3):
+            assert server.enrol().check_in() is not None
+            time.sleep(1)
+        eventually(lambda: tile(page, "Enrolled").startswith("3"))
+        assert set(page.run("return [...window.seen]")) <= {"Live"}
 
 
 @pytest.mark.long
