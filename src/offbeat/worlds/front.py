@@ -2,9 +2,11 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
 from offbeat_core.errors import OffbeatError
 from offbeat_core.serving.http_server import listen
 
@@ -40,4 +42,16 @@ def run_front(file: ServerFile, ready: Callable[[], None]) -> None:
             await serve_front(settings, listener, stop, ready)
 
     os.umask(0o077)  # others may read nothing
-    run_until_a_signal(main)
+    with _locked(settings.folder):
+        run_until_a_signal(main)
+
+
+@contextmanager
+def _locked(folder: Path) -> Generator[None]:
+    """Keep other fronts out of a folder, whose incomplete bodies they would write."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        with FileLock(folder / "front.lock", timeout=0.5):
+            yield
+    except Timeout:
+        raise OffbeatError(f"{folder} is in use by another front: give this one another service.folder") from None
