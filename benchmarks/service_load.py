@@ -70,6 +70,7 @@ class Offbeat:
         tls: Whether with TLS, by a certificate of its own making.
         fronts: How many processes of their own serve clients; 0 for none.
         digest: The digest that it prefers for updates.
+        changes: Other changes of the file, ``KEY=VALUE``.
 
     Raises:
         ChildProcessError: It does not start.
@@ -83,6 +84,7 @@ class Offbeat:
         tls: bool,
         fronts: int = 0,
         digest: DigestKind = "sha256",
+        changes: Sequence[str] = (),
     ) -> None:
         self._folder = folder = Path(tempfile.mkdtemp(dir=folder))
         (folder / "own_model.py").write_text(MODEL)
@@ -90,10 +92,12 @@ class Offbeat:
         text = SERVER.format(folder=keep, length=length, concurrency=concurrency, tls=str(tls).lower(), digest=digest)
         (folder / "server.toml").write_text(text)
         command = [sys.executable, "-m", "offbeat", "serve", str(folder / "server.toml"), "--fronts", str(fronts)]
+        command += (f"--set={change}" for change in changes)
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         atexit.register(self._process.kill)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
+        self.store = keep
         if "://" not in line:
             ended = self._process.wait()
             raise ChildProcessError(f"the server of a model of {length:,} parameters did not start: status {ended}")
@@ -131,9 +135,21 @@ class Offbeat:
         return {name: round(value) for name, value in {**most, **self._at_start}.items()}
 
     def cpu_seconds(self) -> float:
-        """Return the processor time that it has used."""
-        # Its clock on Linux, as of clock_getcpuclockid, and those of its fronts.
-        return sum(time.clock_gettime(~process << 3 | 2) for process in self._processes())
+        """Return the processor time that it has used, with its fronts."""
+        return self.leader_seconds() + self.front_seconds()
+
+    def leader_seconds(self) -> float:
+        """Return the processor time of the process that leads."""
+        return seconds_of(self._process.pid)
+
+    def front_seconds(self) -> float:
+        """Return the processor time of the fronts in processes of their own."""
+        return sum(map(seconds_of, self._processes()[1:]))
+
+    def own_memory(self) -> tuple[int, int]:
+        """Return the memory of leader and fronts, in bytes, without mapped files."""
+        leader, *fronts = map(_own_bytes, self._processes())
+        return leader, sum(fronts)
 
     def stop(self) -> None:
         """Stop it, and delete what it has kept."""
@@ -159,6 +175,15 @@ class Offbeat:
         """Return the ids of the server's process and of its fronts."""
         tasks = Path(f"/proc/{self._process.pid}/task").iterdir()
         return [self._process.pid, *(int(child) for task in tasks for child in (task / "children").read_text().split())]
+
+
+def seconds_of(process: int) -> float:
+    """Return the processor time of a process, user and system."""
+    return time.clock_gettime(~process << 3 | 2)  # its clock on Linux, as of clock_getcpuclockid
+
+
+def _own_bytes(process: int) -> int:
+    return int(Path(f"/proc/{process}/status").read_text().split("RssAnon:")[1].split()[0]) * 1024
 
 
 class Client:
@@ -235,6 +260,10 @@ class Client:
         path = f"/v1/uploads/{visit['number']}?checkin=true"
         answer = self.ask("PUT", path, body=body, **{"Offbeat-Update": json.dumps(head)})
         self._visit = answer["next"] and answer["next"]["visit"]
+
+    def beat(self) -> None:
+        """Renew the lease of the visit."""
+        self.ask("POST", f"/v1/visits/{self._visit['number']}/heartbeat", {})
 
     def download(self) -> None:
         """Get the first version of the model."""
