@@ -35,6 +35,8 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None], fronts: int
 
     So many ``fronts`` serve clients in processes of their own.
     """
+    if fronts and sys.platform == "win32":
+        raise OffbeatError("--fronts needs Unix sockets, which Windows lacks: leave it out")
     torch.set_num_threads(1)  # one thread always adds in one order
     file = with_metrics_of_data(file)
     coordinator, layout = build_coordinator(file)

@@ -5,7 +5,9 @@ import os
 import signal
 
 import pytest
+from offbeat_core.errors import OffbeatError
 
+from offbeat.service.server import fronts as fronts_module
 from tests.service.conftest import body_of, running
 from tests.service.http_client import NANS, ONES, check_log, kind_of, put_in_pieces, until
 
@@ -109,3 +111,15 @@ def test_a_front_that_dies_is_started_again(fronts):
     until(lambda: {each.pid for each in fronts.fronts.children if each.is_alive()}.isdisjoint(processes))
     until(lambda: len([each for each in fronts.fronts.children if each.is_alive()]) == 2)
     assert fronts.peer(peer.http.headers["authorization"].split()[1]).send(visit, ONES)["counted"]
+
+
+def test_fronts_that_fail_again_and_again_end_the_server(tmp_path, monkeypatch):
+    def serve_without_fronts():
+        with running(tmp_path / "server", front_processes=1) as server:
+            until(lambda: server.fronts._is_closing, 60)
+
+    monkeypatch.setattr(fronts_module, "_PAUSE_SECONDS", 0.0)
+    (tmp_path / "server" / "fronts").mkdir(parents=True)
+    (tmp_path / "server" / "fronts" / "0").touch()  # where the front's folder should be
+    with pytest.raises(OffbeatError, match="fronts fail again and again"):
+        serve_without_fronts()

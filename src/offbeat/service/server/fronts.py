@@ -10,10 +10,12 @@ import shutil
 import signal
 import socket
 import tempfile
+import time
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from offbeat_core.errors import OffbeatError
 from offbeat_core.serving.console_log import event, log
 from pydantic import BaseModel
 from starlette.types import ASGIApp
@@ -30,6 +32,8 @@ from offbeat.service.server.common_end import GRACE_SECONDS
 from offbeat.service.server_settings import ServerSettings
 
 _LOOK_SECONDS = 0.25  # between two looks whether a child has ended
+_MOST_FAILURES = 5  # in a row, each soon after the last
+_SOON_SECONDS = 30.0
 _PAUSE_SECONDS = 1.0  # before a child that has ended is started again
 
 
@@ -74,13 +78,20 @@ class Fronts:
         await asyncio.Event().wait()
 
     async def _keep_children(self, leader: Path) -> None:
+        """Start the children again and again; ``OffbeatError`` if they fail each time."""
         self.children = [self._start(number, leader) for number in range(self._settings.front_processes)]
+        failures, last = 0, time.monotonic()
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             ended = [number for number, child in enumerate(self.children) if not child.is_alive()]
             if ended and not self._is_closing:
-                codes = [self.children[number].exitcode for number in ended]
+                codes = [self.children[number].exitcode or 0 for number in ended]
                 event("fronts_ended", logging.ERROR, fronts=ended, exit_codes=codes)
+                now = time.monotonic()
+                failures = failures + 1 if max(codes) > 0 and now - last < _SOON_SECONDS else 0
+                last = now
+                if failures == _MOST_FAILURES:
+                    raise OffbeatError("fronts fail again and again: see the lines above, and start without --fronts")
                 await asyncio.sleep(_PAUSE_SECONDS)
             for number in [] if self._is_closing else ended:
                 self.children[number] = self._start(number, leader)
