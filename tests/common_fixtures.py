@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from offbeat_core.errors import MistakesError, OffbeatError
+from offbeat_core.serving.console_log import log
 from torch import Tensor
 
 from tests.effort import cases
@@ -29,6 +30,16 @@ settings.register_profile(
     max_examples=cases(100),
 )  # fmt: skip
 settings.load_profile("offbeat")
+
+
+@pytest.fixture(autouse=True)
+def logs_as_before() -> Generator[None]:
+    """Put the service's log back: commands write it to a standard error that ends with their test."""
+    level, handlers, propagates = log.level, list(log.handlers), log.propagate
+    yield
+    log.setLevel(level)
+    log.handlers[:] = handlers
+    log.propagate = propagates
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,7 +16,8 @@ Command = Callable[..., tuple[int, str, str]]
 def served(offbeat: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
     """Return a function that starts a server with a folder and returns what it prints."""
 
-    def run_server(_: Any, ready: Callable[[Any], None]) -> None:
+    def run_server(_: Any, ready: Callable[[Any], None], fronts: int) -> None:
+        assert fronts == 0
         service = SimpleNamespace(status=lambda: SimpleNamespace(algorithm="fedbuff", version=3))
         ready(SimpleNamespace(url="http://127.0.0.1:1", public_url="http://host:1", service=service))
 

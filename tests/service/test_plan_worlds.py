@@ -16,7 +16,7 @@ from offbeat.algorithms import FedAvg, FedNova, LocalPlan
 from offbeat.config.local_section import StepsFunction
 from offbeat.service.client import LocalSGD, run_client
 from offbeat.simulation.totals import Stop
-from tests.service.conftest import running
+from tests.service.conftest import body_of, running
 from tests.service.simulated import INPUTS, LABELS, LAYOUT, initial_model, module, simulate
 
 CLIENTS, ROUNDS = 2, 4
@@ -94,7 +94,7 @@ def test_a_client_cannot_take_more_steps_or_hold_other_examples_than_it_declared
         server.enrol(examples=32).check_in()
         visit = peer.check_in()
         assert (visit["plan"]["steps"], visit["plan"]["by_epochs"]) == (6, True)
-        body = torch.zeros(15).numpy().tobytes()
+        body = body_of(torch.zeros(15))
         for changes, kind in (({"steps": 7}, "wrong-plan"), ({"examples": 32}, "wrong-examples")):
             answer = peer.put(visit, body, **{"examples": 16, "steps": 6, "normaliser": 6.0} | changes)
             assert (answer.status_code, answer.json()["kind"]) == (422, kind)

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from offbeat_client.client_folder.outbox import Outbox, Pending
 from offbeat_client.http.upload import upload, upload_share
-from offbeat_client.local_update import sha256
 from offbeat_client.private_updates import private_updates
 from offbeat_core.errors import OffbeatError
+from offbeat_core.files import sha256
 from offbeat_core.http.service_errors import ServiceError, UnreachableError
 
 from tests.offbeat_client.helper_facts import PRIVACY, Helper, private_folder

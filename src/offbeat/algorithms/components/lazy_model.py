@@ -5,6 +5,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,6 +42,13 @@ class LazyModel:
         self._model = model.detach().clone()
         self._max_step_norm = max_step_norm
         self._steps: deque[tuple[Callable[[Tensor], Tensor], int]] = deque()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy has, too: all but the lock."""
+        return {name: value for name, value in self.__dict__.items() if name != "_reading"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _reading=threading.RLock())
 
     def step(self, rule: Callable[[Tensor], Tensor], version: int = 0) -> None:
         """Record that the model of ``version`` becomes ``rule(model)``, a new tensor."""

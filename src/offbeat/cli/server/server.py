@@ -164,7 +164,7 @@ def backup(server: ServerPlace, target: Path) -> None:
 
 
 @server.command(
-    epilog="\b\nExamples:\n"
+    epilog="\b\nExample:\n"
     "  offbeat server move runs/service --log postgresql://offbeat@db/offbeat --blobs s3://bucket/prefix\n"
     "  offbeat server move server.toml --folder runs/back"
 )
@@ -173,7 +173,7 @@ def backup(server: ServerPlace, target: Path) -> None:
 @click.option("--blobs", metavar="URL", help="The new store.blobs; with --log.")
 @click.option("--folder", "target", metavar="TARGET", type=PATH, help="A new folder, for a server alone.")
 def move(server: ServerPlace, log: str | None, blobs: str | None, target: Path | None) -> None:
-    """Move a stopped server's run to a shared store, or back to a folder.
+    """Move a stopped run to a shared store, or back to a folder.
 
     All rows of the log and all files are copied; then no server starts at the old place. Repeat a move that was
     interrupted.
