@@ -204,7 +204,7 @@ def move(server: ServerPlace, log: str | None, blobs: str | None, target: Path |
 @server.command(epilog="\b\nExample:\n  offbeat server accept server.toml")
 @SERVER
 def accept(server: ServerPlace) -> None:
-    """Let the run go on in a database that was restored or has failed over.
+    """Let the run go on in a database after a failover or restore.
 
     Acknowledged updates may be missing there, unless the replica was synchronous. Private runs are refused.
     """
