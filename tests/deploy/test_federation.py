@@ -12,6 +12,7 @@ from processes import DEPLOY, Processes
 FEW = {"versions = 5000": "versions = 20"}
 
 
+@pytest.mark.long
 def test_three_sites_train_one_is_revoked_and_a_backup_is_made(tmp_path, free_port, offbeat):
     with Processes(tmp_path / "here", free_port, FEW) as processes:
         processes.up()

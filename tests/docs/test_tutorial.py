@@ -31,6 +31,8 @@ COMMAND = re.compile(r"^\$ (.*)\n((?:[^$].*\n|\n)*)", re.MULTILINE)
 QUARTER = ["--set", "seeds=[1]", "--set", "stop.virtual_seconds=900.0"]
 QUICK = {"run": [*QUARTER, "--jobs", "1"], "compare": [*QUARTER, "--jobs", "1"], "track": ["--to", "tensorboard"]}
 
+pytestmark = pytest.mark.long  # make docs runs it
+
 
 def run_here(words, patch):
     """Run one command in this process; return exit code and output."""
