@@ -44,31 +44,16 @@ def fork(work: Callable[[], object], kept: Collection[int] = ()) -> int:
         os._exit(code)
 
 
-class Fork:
-    """A fork with files for its output, in the place of a ``subprocess.Popen``; as there, ``-W error`` is set.
+class ForkedProcess:
+    """A fork in the place of a ``subprocess.Popen``.
 
-    Args:
-        work: What it does.
-        folder: Its working folder.
-        files: A folder for ``stdout`` and ``stderr``.
+    Attributes:
+        pid: Its process's number, which whoever inherits sets.
+        returncode: How it ended; None if that was not asked yet.
     """
 
-    def __init__(self, work: Callable[[], object], folder: Path, files: Path) -> None:
-        self.returncode: int | None = None
-        self._files = [files / "stdout", files / "stderr"]
-
-        def begin() -> None:
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            for number, path in enumerate(self._files, start=1):
-                os.dup2(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), number)
-            os.chdir(folder)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            warnings.resetwarnings()
-            warnings.simplefilter("error")
-            work()
-
-        self.pid = fork(begin)
+    pid: int
+    returncode: int | None = None
 
     def poll(self) -> int | None:
         """Return how it ended; None if it has not."""
@@ -86,12 +71,6 @@ class Fork:
             time.sleep(0.01)
         return code
 
-    def communicate(self, timeout: float = 120.0) -> tuple[str, str]:
-        """Wait for its end; return what it has written to standard output and error."""
-        self.wait(timeout)
-        out, err = (path.read_text(encoding="utf-8") for path in self._files)
-        return out, err
-
     def send_signal(self, number: int) -> None:
         """Send a signal, if it has not ended."""
         if self.poll() is None:
@@ -100,6 +79,42 @@ class Fork:
     def kill(self) -> None:
         """Send SIGKILL, if it has not ended."""
         self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """Send SIGTERM, if it has not ended."""
+        self.send_signal(signal.SIGTERM)
+
+
+class Fork(ForkedProcess):
+    """A fork with files for its output; warnings are errors.
+
+    Args:
+        work: What it does.
+        folder: Its working folder.
+        files: A folder for ``stdout`` and ``stderr``.
+    """
+
+    def __init__(self, work: Callable[[], object], folder: Path, files: Path) -> None:
+        self._files = [files / "stdout", files / "stderr"]
+
+        def begin() -> None:
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            for number, path in enumerate(self._files, start=1):
+                os.dup2(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), number)
+            os.chdir(folder)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            warnings.resetwarnings()
+            warnings.simplefilter("error")
+            work()
+
+        self.pid = fork(begin)
+
+    def communicate(self, timeout: float = 120.0) -> tuple[str, str]:
+        """Wait for its end; return what it has written to standard output and error."""
+        self.wait(timeout)
+        out, err = (path.read_text(encoding="utf-8") for path in self._files)
+        return out, err
 
 
 def offbeat(*arguments: str) -> Callable[[], object]:

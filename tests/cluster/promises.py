@@ -104,7 +104,7 @@ class Promises:
             names += [values["file"], *(name for name, _ in values["models"].values())]
         return [f"{self._world.log.run}/{name}" for name in names]
 
-    # What clients are told.
+    # Answers to clients.
 
     def sends(self, client: int, visit: int, digest: str) -> None:
         """Note what a client sends."""

@@ -10,7 +10,7 @@ from sqlalchemy.sql import operators
 from sqlalchemy.sql.expression import ColumnClause
 
 from offbeat.service.log.log import LogUnavailableError, ReplacedError, Row, UnknownOutcomeError
-from offbeat.service.log.signs_of_life import Leader
+from offbeat.service.log.signs_of_life import SeenLeader
 from tests.cluster.link import BrokenLinkError, Link, NotSentError
 
 
@@ -26,7 +26,7 @@ class SharedLog:
         self.run = run
         self.rows: list[Row] = []
         self.history: list[Row] = []
-        self.leader: Leader | None = None
+        self.leader: SeenLeader | None = None
         self._appended = appended
 
     def append(self, writer: str, rows: Sequence[Row], after: tuple[int, int]) -> None:
@@ -55,7 +55,7 @@ class SharedLog:
     def beat(self, epoch: int, name: str) -> None:
         if self.leader is not None and self.leader.epoch > epoch:
             raise ReplacedError(f"it has begun epoch {self.leader.epoch}")
-        self.leader = Leader(epoch, 0 if self.leader is None else self.leader.beats + 1, name)
+        self.leader = SeenLeader(epoch, 0 if self.leader is None else self.leader.beats + 1, name)
 
 
 class LogConnection:
@@ -95,10 +95,10 @@ class LogConnection:
     async def stand_by(self, number: int, epoch: int, name: str) -> None:
         await self._ask(lambda: None)
 
-    async def leader(self) -> Leader | None:
+    async def leader(self) -> SeenLeader | None:
         return await self._ask(lambda: self._log.leader)
 
-    def leader_now(self) -> Leader | None:
+    def leader_now(self) -> SeenLeader | None:
         return self._at_once(lambda: self._log.leader)
 
     def newest_now(self, owner: str) -> Row | None:

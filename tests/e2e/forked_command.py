@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import traceback
 from collections.abc import Mapping, Sequence
 from typing import IO
@@ -15,13 +14,14 @@ from offbeat.cli.demo import client
 from offbeat.cli.main import main
 from offbeat.service.server import serving
 from offbeat.worlds import serve
+from tests.forks import ForkedProcess
 
 __all__ = ["client", "helper_server", "serve", "serving"]  # imported before the forks
 
 DEVNULL, STDOUT, TimeoutExpired = subprocess.DEVNULL, subprocess.STDOUT, subprocess.TimeoutExpired
 
 
-class Popen:
+class Popen(ForkedProcess):
     """Takes the place of ``subprocess.Popen`` for ``python -m offbeat`` with a log file; this module, of its module."""
 
     def __init__(
@@ -29,41 +29,12 @@ class Popen:
     ) -> None:
         assert list(command[:3]) == [sys.executable, "-m", "offbeat"]
         assert (stdin, stderr) == (DEVNULL, STDOUT)
-        self.returncode: int | None = None
         self.pid = os.fork()
         if self.pid == 0:
             try:
                 _run(command[3:], stdout, env)
             finally:
                 os._exit(1)
-
-    def poll(self) -> int | None:
-        """Return how it ended; None if it has not."""
-        if self.returncode is None:
-            process, status = os.waitpid(self.pid, os.WNOHANG)
-            self.returncode = os.waitstatus_to_exitcode(status) if process else None
-        return self.returncode
-
-    def wait(self, timeout: float = 60.0) -> int:
-        """Wait for its end; raise ``TimeoutExpired`` if it does not come."""
-        end = time.monotonic() + timeout
-        while (code := self.poll()) is None:
-            if time.monotonic() > end:
-                raise TimeoutExpired("offbeat", timeout)
-            time.sleep(0.02)
-        return code
-
-    def terminate(self) -> None:
-        """Send SIGTERM."""
-        self._send(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Send SIGKILL."""
-        self._send(signal.SIGKILL)
-
-    def _send(self, number: signal.Signals) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, number)
 
 
 def _run(arguments: Sequence[str], output: IO[bytes], environment: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Fronts on other machines, as processes with folders of their own: whoever dies, each update counts once.
+"""Fronts with folders of their own, as on other machines: kills lose and double no update.
 
 ``OFFBEAT_TAKE_OVERS`` says how often; ``make torture-cluster`` does 100.
 """
@@ -17,12 +17,10 @@ import pytest
 
 from offbeat.service.internal.internal_certificates import make_internal_certificates
 from tests.e2e.balancer import Balancer
-from tests.e2e.flapping import FEDAVG, FEDBUFF, Flapping, acknowledged, vector_of
+from tests.e2e.flapping import FEDAVG, FEDBUFF, Flapping, acknowledged
 from tests.e2e.server_process import Launcher, Server, free_port, until
-from tests.e2e.test_take_over import CLIENTS, STORE, database, is_ready, rows_of
-from tests.e2e.undisturbed import Undisturbed
+from tests.e2e.test_take_over import CLIENTS, STORE, check_nothing_lost, database, is_ready
 from tests.postgres import postgres as postgres
-from tests.service.conftest import body_of
 
 __all__ = ["database"]
 
@@ -127,14 +125,7 @@ def test_fronts_lose_nothing_whoever_dies(
         last = cluster.leader()
         for process in [*cluster.fronts, *(server for server in cluster.servers if server is not last), last]:
             assert process.kill(signal.SIGTERM) in (0, signal.SIGTERM)  # it may hardly have begun
-    assert [problem for client in clients for problem in client.problems] == []
-    undisturbed = Undisturbed(
-        last.file, last.folder, lambda c, v, *_: vector_of(c, v, length), body_of, rows=rows_of(database)
-    )
-    undisturbed.check({(client.client, visit): receipt for client in clients for visit, receipt in client.told.items()})
-    for client in clients:
-        if client.digests:
-            undisturbed.check_reads(client.digests)
+    check_nothing_lost(clients, last, database, length)
     shown = ", ".join(f"{each:.1f}" for each in sorted(seconds))
     say(f"{TAKE_OVERS} leaders and fronts lost, {acknowledged(clients)} updates acknowledged; seconds: {shown}")
 

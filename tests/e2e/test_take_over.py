@@ -8,7 +8,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -68,6 +68,18 @@ def is_ready(url: str) -> bool:
         return httpx.get(f"{url}/readyz", timeout=1.0, verify=False).status_code == 200  # loading CAs takes long
     except httpx.TransportError:
         return False
+
+
+def check_nothing_lost(clients: Sequence[Flapping], last: Server, database: str, length: int) -> None:
+    """Compare what clients were told and have read with an undisturbed server that gets the log of the ``last`` one."""
+    assert [problem for client in clients for problem in client.problems] == []
+    undisturbed = Undisturbed(
+        last.file, last.folder, lambda c, v, *_: vector_of(c, v, length), body_of, rows=rows_of(database)
+    )
+    undisturbed.check({(client.client, visit): receipt for client in clients for visit, receipt in client.told.items()})
+    for client in clients:
+        if client.digests:
+            undisturbed.check_reads(client.digests)
 
 
 class Pair:
@@ -156,13 +168,6 @@ def test_whichever_server_dies_or_sleeps_nothing_is_lost_or_counted_twice(
             if server is not last:
                 assert server.kill(signal.SIGTERM) in (0, signal.SIGTERM)  # it may hardly have begun
         assert last.kill(signal.SIGTERM) == 0
-    assert [problem for client in clients for problem in client.problems] == []
-    undisturbed = Undisturbed(
-        last.file, last.folder, lambda c, v, *_: vector_of(c, v, length), body_of, rows=rows_of(database)
-    )
-    undisturbed.check({(client.client, visit): receipt for client in clients for visit, receipt in client.told.items()})
-    for client in clients:
-        if client.digests:
-            undisturbed.check_reads(client.digests)
+    check_nothing_lost(clients, last, database, length)
     shown = ", ".join(f"{each:.1f}" for each in sorted(seconds))
     say(f"{TAKE_OVERS} take-overs, {acknowledged(clients)} updates acknowledged; seconds to the first answer: {shown}")

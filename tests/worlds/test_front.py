@@ -49,3 +49,9 @@ def test_two_fronts_do_not_share_a_folder(tmp_path: Path) -> None:
         pytest.raises(OffbeatError, match="in use by another front"),
     ):
         run_front(load(tmp_path / "server.toml", []), lambda: None)
+
+
+def test_a_front_without_its_certificate_ends_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "server.toml").write_text(FILE)
+    with pytest.raises(OffbeatError, match=r"^cannot use .*one\.pem, its key or .*ca\.pem: .*make or copy them again$"):
+        run_front(load(tmp_path / "server.toml", ["service.port=0"]), lambda: None)

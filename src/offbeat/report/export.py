@@ -8,7 +8,7 @@ from pathlib import Path
 
 from offbeat.client_metrics import column
 from offbeat.report.metrics import Measure
-from offbeat.report.summary import TAIL, Row
+from offbeat.report.summary import TAIL, SummaryRow
 from offbeat.report.table import caption, lines
 from offbeat.runs.directory import Run, disk_errors
 from offbeat.statistics.estimates import Estimate
@@ -17,7 +17,7 @@ OTHER_FOLDER = "free some space or choose another folder"
 _SUMMARY = ("label", "measure", "mean", "sd", "ci_low", "ci_high", "seeds")
 
 
-def write_csv(rows: Sequence[Row], runs: Sequence[Run], folder: Path) -> tuple[Path, Path]:
+def write_csv(rows: Sequence[SummaryRow], runs: Sequence[Run], folder: Path) -> tuple[Path, Path]:
     """Write ``folder/summary.csv`` and ``folder/history.csv``.
 
     Both are in UTF-8, with a header and full precision.
@@ -39,7 +39,7 @@ def write_csv(rows: Sequence[Row], runs: Sequence[Run], folder: Path) -> tuple[P
     return summary, history
 
 
-def write_markdown(rows: Sequence[Row], path: Path) -> Path:
+def write_markdown(rows: Sequence[SummaryRow], path: Path) -> Path:
     """Write the terminal's table and its caption in GitHub's Markdown."""
     table = [
         _markdown_line(["", *(row.label for row in rows)]),
@@ -71,7 +71,7 @@ def csv_bytes(table: Iterable[Sequence[object]]) -> bytes:
     return text.getvalue().encode()
 
 
-def _estimates(row: Row) -> Iterator[tuple[object, ...]]:
+def _estimates(row: SummaryRow) -> Iterator[tuple[object, ...]]:
     main = row.measure
     measured: list[tuple[str, Measure, Estimate | None]] = [
         *((f"final_{measure.name}", measure, estimate) for measure, estimate in row.final.items()),
@@ -104,13 +104,13 @@ def _estimates(row: Row) -> Iterator[tuple[object, ...]]:
             yield row.label, name, paired.mean, "", *ends, paired.seeds
 
 
-def _alone(row: Row, value: float | None) -> Estimate | None:
+def _alone(row: SummaryRow, value: float | None) -> Estimate | None:
     """Return a number over all seeds, which has no interval."""
     return None if value is None else Estimate(value, None, None, row.seeds)
 
 
 def _line(
-    row: Row, name: str, estimate: Estimate | None, interval: Callable[[float, float], tuple[float, float]]
+    row: SummaryRow, name: str, estimate: Estimate | None, interval: Callable[[float, float], tuple[float, float]]
 ) -> Iterator[tuple[object, ...]]:
     if estimate is not None:
         mean, half = estimate.mean, estimate.half_width

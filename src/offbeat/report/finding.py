@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from offbeat import units
 from offbeat.report.metrics import Measure
-from offbeat.report.summary import Row
+from offbeat.report.summary import SummaryRow
 from offbeat.statistics.estimates import Paired
 
 
-def finding(rows: Sequence[Row]) -> str:
+def finding(rows: Sequence[SummaryRow]) -> str:
     """Return the sentence: about the time to the target or, without one, the end.
 
     It is about the algorithm that does best against the baseline. The more algorithms there are, the likelier the best
@@ -32,7 +32,7 @@ def finding(rows: Sequence[Row]) -> str:
     return f"{baseline.label} ended at {baseline.measure.write(baseline.final[baseline.measure].mean)}."
 
 
-def _which_are_unfinished(rows: Sequence[Row]) -> str:
+def _which_are_unfinished(rows: Sequence[SummaryRow]) -> str:
     names = [
         f"{row.label} (seed{'s' if len(row.undecided) > 1 else ''} {', '.join(map(str, row.undecided))})"
         for row in rows
@@ -41,7 +41,7 @@ def _which_are_unfinished(rows: Sequence[Row]) -> str:
     return f"No finding yet, unfinished: {', '.join(names)}."
 
 
-def _who_reached(rows: Sequence[Row]) -> str:
+def _who_reached(rows: Sequence[SummaryRow]) -> str:
     name = rows[0].measure.at(rows[0].target or 0.0)
     if not any(row.reached for row in rows):
         return f"No run reached {name}; {_ended_best(rows)}."
@@ -54,11 +54,11 @@ def _who_reached(rows: Sequence[Row]) -> str:
     return "; ".join([sentence, *(f"{row.label} in {row.reached} of {row.seeds}" for row in others)]) + "."
 
 
-def _mean_time(row: Row) -> float:
+def _mean_time(row: SummaryRow) -> float:
     return row.seconds_to_target.mean if row.seconds_to_target else math.inf
 
 
-def _ended_best(rows: Sequence[Row]) -> str:
+def _ended_best(rows: Sequence[SummaryRow]) -> str:
     """Return which algorithm ended best; those that diverged, NaN, rank last."""
     sign = 1 if rows[0].measure.higher_is_better else -1
     ends = {row.label: row.final[row.measure].mean for row in rows}
@@ -66,7 +66,7 @@ def _ended_best(rows: Sequence[Row]) -> str:
     return f"{best} ended {'best, ' if len(rows) > 1 else ''}at {rows[0].measure.write(ends[best])}"
 
 
-def _speed(row: Row, speed_up: Paired, baseline: Row, others: int) -> str:
+def _speed(row: SummaryRow, speed_up: Paired, baseline: SummaryRow, others: int) -> str:
     name, times = row.measure.at(row.target or 0.0), units.factor(speed_up.mean)[1:]
     if speed_up.low is None or speed_up.high is None:
         return f"{row.label} reached {name} {times} times as fast as {baseline.label} in one seed; run several."
@@ -80,7 +80,7 @@ def _speed(row: Row, speed_up: Paired, baseline: Row, others: int) -> str:
     )
 
 
-def _difference(row: Row, difference: Paired, baseline: Row, others: int) -> str:
+def _difference(row: SummaryRow, difference: Paired, baseline: SummaryRow, others: int) -> str:
     unit = "points" if row.measure.is_share else row.measure.title
     mean = _amount(row.measure, abs(difference.mean))
     side = "above" if difference.mean >= 0 else "below"

@@ -19,7 +19,7 @@ TAIL = 10  # evaluations at the end whose mean is reported: a single one fluctua
 
 
 @dataclass(frozen=True)
-class Row:
+class SummaryRow:
     """The results of one algorithm over its seeds."""
 
     label: str
@@ -60,7 +60,7 @@ def counted_staleness(events: Columns) -> np.ndarray[tuple[int], np.dtype[np.flo
     return events["staleness"][events["outcome"] == "counted"].astype(np.float64)
 
 
-def summarise(runs: Sequence[Run], target: float | None = None) -> list[Row]:
+def summarise(runs: Sequence[Run], target: float | None = None) -> list[SummaryRow]:
     """Return a row for each label, in the order of the runs.
 
     ``target`` is that of the main measure; None for the target in the runs' configuration. Without a target there is no
@@ -76,7 +76,7 @@ def summarise(runs: Sequence[Run], target: float | None = None) -> list[Row]:
     return [_row(group, measure, target, groups[baseline]) for group in groups.values()]
 
 
-def _row(runs: Sequence[Run], measure: Measure, target: float | None, baseline: Sequence[Run]) -> Row:
+def _row(runs: Sequence[Run], measure: Measure, target: float | None, baseline: Sequence[Run]) -> SummaryRow:
     staleness = [stale for stale in (counted_staleness(run.events) for run in runs) if len(stale)]
     times, baseline_times = (_to_target("seconds", target, measure, group) for group in (runs, baseline))
     other_world = not same_world(runs[0], baseline[0])  # whose times and values cannot be compared
@@ -85,7 +85,7 @@ def _row(runs: Sequence[Run], measure: Measure, target: float | None, baseline: 
     finished = [run for run in runs if run.finished]
     undecided = tuple(run.seed for run in runs if not run.finished and times[run.seed] is None)
     without_version = [run for run in runs if run.history["version"][-1] == 0]
-    return Row(
+    return SummaryRow(
         label=runs[0].label,
         seeds=len(runs),
         measure=measure,

@@ -16,13 +16,13 @@ from rich.text import Text
 from offbeat import units
 from offbeat.report.curves import STATISTIC_TITLES
 from offbeat.report.metrics import LOSS, Measure
-from offbeat.report.summary import TAIL, Row
+from offbeat.report.summary import TAIL, SummaryRow
 from offbeat.statistics.estimates import Estimate
 
 NOTHING = "–"
 _LABEL = 20  # characters of a label; a longer one is folded unless its column is wider
 
-_Of = Callable[[Row], Estimate | None]
+_Of = Callable[[SummaryRow], Estimate | None]
 _Write = Callable[[float, float | None], str]
 
 
@@ -42,7 +42,7 @@ class Line:
     cells: tuple[Cell, ...]  # one for each algorithm
 
 
-def lines(rows: Sequence[Row]) -> list[list[Line]]:
+def lines(rows: Sequence[SummaryRow]) -> list[list[Line]]:
     """Return the lines of the table, in groups that are not empty."""
     main, clients = rows[0].measure, STATISTIC_TITLES if any(row.clients for row in rows) else {}
     groups = [
@@ -70,7 +70,7 @@ def lines(rows: Sequence[Row]) -> list[list[Line]]:
     return [group for group in groups if group]
 
 
-def _quality(rows: Sequence[Row], main: Measure) -> list[Line]:
+def _quality(rows: Sequence[SummaryRow], main: Measure) -> list[Line]:
     result = [
         _line(f"Final {main.title}", rows, lambda row: row.final[main], main.write),
         _line(f"Best {main.title}", rows, lambda row: row.best, main.write),
@@ -87,7 +87,7 @@ def _quality(rows: Sequence[Row], main: Measure) -> list[Line]:
     return result
 
 
-def _difference(row: Row) -> Cell:
+def _difference(row: SummaryRow) -> Cell:
     if row.difference is None:
         return Cell(NOTHING)
     mean, low = row.difference.mean, row.difference.low
@@ -95,7 +95,7 @@ def _difference(row: Row) -> Cell:
     return Cell(NOTHING if row.label == row.baseline else row.measure.write_difference(mean, half_width), mean)
 
 
-def _to_target(rows: Sequence[Row]) -> list[Line]:
+def _to_target(rows: Sequence[SummaryRow]) -> list[Line]:
     if rows[0].target is None:
         return []
     name = rows[0].measure.at(rows[0].target)
@@ -112,7 +112,7 @@ def _to_target(rows: Sequence[Row]) -> list[Line]:
     ]
 
 
-def _some_seeds(row: Row) -> str:
+def _some_seeds(row: SummaryRow) -> str:
     """Write the time of an algorithm that missed the target in some seed."""
     if not row.reached:
         return NOTHING
@@ -120,7 +120,7 @@ def _some_seeds(row: Row) -> str:
     return f"{median} ({row.reached} of {row.seeds} seeds)"
 
 
-def _speed_up(row: Row) -> Cell:
+def _speed_up(row: SummaryRow) -> Cell:
     if row.speed_up is None:
         return Cell(NOTHING)
     factor, low, high = row.speed_up.mean, row.speed_up.low, row.speed_up.high
@@ -129,7 +129,7 @@ def _speed_up(row: Row) -> Cell:
     return Cell(f"{units.factor(factor)} ({units.factor(low)[1:]} to {units.factor(high)[1:]})", factor)
 
 
-def _privacy(rows: Sequence[Row]) -> list[Line]:
+def _privacy(rows: Sequence[SummaryRow]) -> list[Line]:
     if all(row.epsilon is None for row in rows):
         return []
     return [
@@ -142,26 +142,28 @@ def _epsilon(value: float) -> str:
     return "∞" if math.isinf(value) else f"{value:.2f}"
 
 
-def _numbers(name: str, rows: Sequence[Row], of: Callable[[Row], float | None], write: Callable[[float], str]) -> Line:
+def _numbers(
+    name: str, rows: Sequence[SummaryRow], of: Callable[[SummaryRow], float | None], write: Callable[[float], str]
+) -> Line:
     values = map(of, rows)
     return Line(name, tuple(Cell(NOTHING) if value is None else Cell(write(value), value) for value in values))
 
 
-def _line(name: str, rows: Sequence[Row], of: _Of, write: _Write) -> Line:
+def _line(name: str, rows: Sequence[SummaryRow], of: _Of, write: _Write) -> Line:
     """Return a line of means with their intervals."""
     found = map(of, rows)
     cells = (Cell(NOTHING) if one is None else Cell(write(one.mean, one.half_width), one.mean) for one in found)
     return Line(name, tuple(cells))
 
 
-def _durations(name: str, rows: Sequence[Row], of: _Of) -> Line:
+def _durations(name: str, rows: Sequence[SummaryRow], of: _Of) -> Line:
     # Without an interval a duration has two units, such as 1 h 12 min, so a row needs no common unit.
     found = list(map(of, rows))
     like = _middling(found) if any(one and one.half_width for one in found) else None
     return _line(name, rows, of, lambda mean, half_width: units.duration(mean, half_width, like))
 
 
-def _sizes(name: str, rows: Sequence[Row], of: _Of) -> Line:
+def _sizes(name: str, rows: Sequence[SummaryRow], of: _Of) -> Line:
     like = _middling(map(of, rows))
     return _line(name, rows, of, lambda mean, half_width: units.size(mean, half_width, like))
 
@@ -172,7 +174,7 @@ def _middling(estimates: Iterable[Estimate | None]) -> float | None:
     return statistics.median_low(means) if means else None
 
 
-def caption(rows: Sequence[Row]) -> str:
+def caption(rows: Sequence[SummaryRow]) -> str:
     """Return the text below the table, each warning on its own line; may be empty."""
     sentences: list[str] = []
     first = rows[0]
@@ -203,7 +205,7 @@ def caption(rows: Sequence[Row]) -> str:
     return "\n".join(filter(None, [" ".join(sentences), *_warnings(rows)]))
 
 
-def _fewer_seeds(rows: Sequence[Row]) -> Iterator[str]:
+def _fewer_seeds(rows: Sequence[SummaryRow]) -> Iterator[str]:
     """Yield the labels with fewer seeds, or fewer in common with the baseline."""
     most = max(row.seeds for row in rows)
     fewer = [f"{row.label} {row.seeds}" for row in rows if row.seeds < most]
@@ -215,7 +217,7 @@ def _fewer_seeds(rows: Sequence[Row]) -> Iterator[str]:
         yield f"Seeds in common with {rows[0].baseline}: {', '.join(common)}."
 
 
-def _interval_note(rows: Sequence[Row]) -> str:
+def _interval_note(rows: Sequence[SummaryRow]) -> str:
     has_interval = any(row.speed_up and row.speed_up.low is not None for row in rows)
     return ", seed by seed, with its 95 % confidence interval" if has_interval else ""
 
@@ -223,7 +225,7 @@ def _interval_note(rows: Sequence[Row]) -> str:
 class TerminalTable:
     """The table for the terminal, in blocks of columns if it is too wide."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[SummaryRow]) -> None:
         self._labels = [row.label for row in rows]
         self._groups = lines(rows)
         self._caption = caption(rows)
@@ -259,7 +261,7 @@ class TerminalTable:
         return table
 
 
-def _warnings(rows: Sequence[Row]) -> list[str]:
+def _warnings(rows: Sequence[SummaryRow]) -> list[str]:
     warnings: list[str] = []
     for row in rows:
         if row.without_version:

@@ -12,6 +12,7 @@ from offbeat_core.serving.http_server import listen
 
 from offbeat.config.server_file import ServerFile
 from offbeat.service.front.front_process import FrontSettings, serve_front
+from offbeat.service.internal.internal_certificates import front_context
 from offbeat.service.server.event_loop import run_until_a_signal
 from offbeat.service.server_settings import ServerSettings
 from offbeat.worlds.serve import certificates_of
@@ -43,6 +44,7 @@ def run_front(file: ServerFile, ready: Callable[[], None]) -> None:
 
     os.umask(0o077)  # others may read nothing
     with _locked(settings.folder):
+        front_context(file.fronts.certificates)  # so that files that cannot be used are noticed at once
         run_until_a_signal(main)
 
 

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from offbeat.service.accounts.registry import Registry
+from offbeat.service.accounts.registry import AccountRegistry
 
 TOKEN = {"kind": "enrolment", "uses": 9, "expires": None, "name": "of sites"}
 
@@ -41,13 +41,13 @@ def changes(random, number):
 
 
 def copy(registry):
-    return Registry(json.loads(json.dumps(registry.state_dict())))
+    return AccountRegistry(json.loads(json.dumps(registry.state_dict())))
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_checkpoint_at_any_row_changes_nothing(seed):
     random = Random(seed)
-    registry, loaded = Registry(), Registry()
+    registry, loaded = AccountRegistry(), AccountRegistry()
     for change in changes(random, 60):
         registry.apply(*change)
         loaded.apply(*change)
@@ -60,7 +60,7 @@ def test_a_checkpoint_at_any_row_changes_nothing(seed):
 
 def test_values_that_were_taken_do_not_change():
     """Another thread writes them."""
-    registry = Registry()
+    registry = AccountRegistry()
     registry.apply("make_token", {"token": "e0", **TOKEN})
     enrol = {"client": 0, "name": "one", "at": 1.0, "token": "c0", "expires": None, "examples": None, "by": "e0"}
     registry.apply("enrol", enrol)
@@ -82,11 +82,11 @@ def test_values_that_were_taken_do_not_change():
 )
 def test_a_change_that_cannot_follow_is_an_error(name, values):
     with pytest.raises((ValueError, LookupError)):
-        Registry().apply(name, values)
+        AccountRegistry().apply(name, values)
 
 
 def test_the_next_token_replaces_a_clients_token_once_it_is_used():
-    registry = Registry()
+    registry = AccountRegistry()
     registry.apply("make_token", {"token": "e0", **TOKEN})
     enrol = {"client": 0, "name": "one", "at": 1.0, "token": "c0", "expires": None, "examples": None, "by": "e0"}
     registry.apply("enrol", enrol)

@@ -1,7 +1,7 @@
 """The decision of a server that stands by when it tries to lead."""
 
 from offbeat.service.engine.standby import Silence
-from offbeat.service.log.signs_of_life import Leader
+from offbeat.service.log.signs_of_life import SeenLeader
 
 
 class Clock:
@@ -18,16 +18,16 @@ def test_a_new_log_is_led_at_once():
 def test_a_leader_is_silent_once_neither_rows_nor_signs_have_come_for_a_while():
     clock = Clock()
     silence = Silence(clock)
-    assert not silence.is_long(7, Leader(1, 5, "a"))
+    assert not silence.is_long(7, SeenLeader(1, 5, "a"))
     clock.now += 2.4
-    assert not silence.is_long(7, Leader(1, 5, "a"))
-    assert not silence.is_long(8, Leader(1, 5, "a"))  # a row has come
+    assert not silence.is_long(7, SeenLeader(1, 5, "a"))
+    assert not silence.is_long(8, SeenLeader(1, 5, "a"))  # a row has come
     clock.now += 2.4
-    assert not silence.is_long(8, Leader(1, 6, "a"))  # a sign has come
+    assert not silence.is_long(8, SeenLeader(1, 6, "a"))  # a sign has come
     clock.now += 2.4
-    assert not silence.is_long(8, Leader(2, 6, "b"))  # another one leads
+    assert not silence.is_long(8, SeenLeader(2, 6, "b"))  # another one leads
     clock.now += 2.5
-    assert silence.is_long(8, Leader(2, 6, "b"))
+    assert silence.is_long(8, SeenLeader(2, 6, "b"))
 
 
 def test_a_leader_that_has_not_shown_itself_yet_has_the_same_time():

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from offbeat.service.log import sql_log
 from offbeat.service.log.log import ReplacedError, Row
-from offbeat.service.log.signs_of_life import Leader, Sign
+from offbeat.service.log.signs_of_life import SeenLeader, SignOfLife
 from offbeat.service.log.sql_log import SqlLog
 from offbeat.service.log.tables import is_rare
 from offbeat.service.log.tables import log as table
@@ -160,13 +160,13 @@ def test_the_leader_of_the_last_epoch_shows_itself(url: str) -> None:
         async with opened(url) as log:
             assert await log.leader() is None
             await log.beat(1, "a")
-            assert await log.leader() == Leader(1, 0, "a")
+            assert await log.leader() == SeenLeader(1, 0, "a")
             await log.beat(1, "a")
             await log.beat(2, "b")
-            assert await log.leader() == Leader(2, 2, "b")
+            assert await log.leader() == SeenLeader(2, 2, "b")
             with pytest.raises(ReplacedError, match="it has begun epoch 2"):
                 await log.beat(1, "a")
-            assert await log.leader() == Leader(2, 2, "b")
+            assert await log.leader() == SeenLeader(2, 2, "b")
 
     asyncio.run(run())
 
@@ -179,8 +179,8 @@ def test_servers_show_how_far_they_are_and_are_forgotten_once_they_end(url: str)
             await two.stand_by(7, 1, "b")
             await two.stand_by(9, 1, "b")
             first, second = one.servers_now()
-            assert first.sign == Sign("a", 1, 0, leads=True)
-            assert (second.sign, second.beats) == (Sign("b", 1, 9, leads=False), 1)
+            assert first.sign == SignOfLife("a", 1, 0, leads=True)
+            assert (second.sign, second.beats) == (SignOfLife("b", 1, 9, leads=False), 1)
             assert 0 <= second.silent_seconds <= second.since_seconds < 60
             await two.beat(2, "b")
             assert [server.sign.name for server in one.servers_now()] == ["b", "a"]

@@ -11,7 +11,7 @@ from offbeat.service.engine import standby
 from offbeat.service.front import front
 from offbeat.service.log.log import LogUnavailableError
 from offbeat.service.log.sql_log import SqlLog
-from offbeat.service.store.disk import UnreachableError
+from offbeat.service.store.disk import UnreachableFilesError
 from offbeat.service.store.shared_files import SharedFiles
 from offbeat.service.store_settings import StoreSettings
 from tests.postgres import postgres as postgres
@@ -30,7 +30,7 @@ def fail(monkeypatch: pytest.MonkeyPatch, kind: str, outcomes: Iterator[bool]) -
 
     def flaky(files: SharedFiles, name: str, digest: str, path: Path) -> None:
         if name.startswith(kind) and next(outcomes, False):
-            raise UnreachableError("s3://bucket: connection refused")
+            raise UnreachableFilesError("s3://bucket: connection refused")
         download(files, name, digest, path)
 
     monkeypatch.setattr(SharedFiles, "download", flaky)

@@ -10,7 +10,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat.service.blobs.blobs import BlobsUnavailableError
 from offbeat.service.blobs.folder_blobs import FolderBlobs
 from offbeat.service.log.log import Change
-from offbeat.service.store.disk import UnreachableError, is_temporary
+from offbeat.service.store.disk import UnreachableFilesError, is_temporary
 from offbeat.service.store.shared_files import SharedFiles, files_of
 
 
@@ -80,7 +80,7 @@ def test_a_store_that_cannot_be_reached_is_an_error_that_passes(servers, monkeyp
     monkeypatch.setattr(FolderBlobs, "create", fail)
     path = tmp_path / "one" / "x"
     path.write_bytes(b"x")
-    with pytest.raises(UnreachableError, match=r"blobs: 503") as caught:
+    with pytest.raises(UnreachableFilesError, match=r"blobs: 503") as caught:
         asyncio.run(servers[0].upload(path, "updates/x"))
     assert is_temporary(caught.value)
     assert list((tmp_path / "one" / "partial").iterdir()) == []
@@ -105,7 +105,7 @@ def test_a_model_that_is_broken_or_cannot_be_reached_now_is_asked_for_again(serv
     with pytest.raises(FileNotFoundError):
         servers[1].model(3, digest)
     asyncio.run(servers[0].upload(path, f"models/3-{digest[:16]}"))
-    with pytest.raises(UnreachableError):
+    with pytest.raises(UnreachableFilesError):
         servers[1].model(3, digest)
     asyncio.run(servers[0].delete([f"models/3-{digest[:16]}"]))
     path.write_bytes(b"model")
@@ -116,5 +116,5 @@ def test_a_model_that_is_broken_or_cannot_be_reached_now_is_asked_for_again(serv
         raise BlobsUnavailableError("no connection")
 
     monkeypatch.setattr(servers[1].blobs, "fetch", fail)
-    with pytest.raises(UnreachableError, match="no connection"):
+    with pytest.raises(UnreachableFilesError, match="no connection"):
         servers[1].model(3, digest)

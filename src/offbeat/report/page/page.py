@@ -23,7 +23,7 @@ from offbeat.report.page.curve_data import curve_data, spends_privacy
 from offbeat.report.page.settings_and_versions import configurations, differing_settings, origin, package_versions
 from offbeat.report.plot_style import LineStyle, line_styles, png
 from offbeat.report.staleness_bins import StalenessBins, staleness_bins
-from offbeat.report.summary import Row, summarise
+from offbeat.report.summary import SummaryRow, summarise
 from offbeat.report.table import NOTHING, Cell, Line, caption, lines
 from offbeat.runs.directory import Run, read_labels
 from offbeat.runs.settings import by_label, world_of
@@ -31,7 +31,7 @@ from offbeat.runs.settings import by_label, world_of
 _SCRIPTS = ("line_chart.js", "curves.js", "timeline.js", "tables.js", "start.js")
 
 
-def page(runs: Sequence[Run], rows: Sequence[Row], title: str, command: str) -> str:
+def page(runs: Sequence[Run], rows: Sequence[SummaryRow], title: str, command: str) -> str:
     """Return the page; the same runs give the same text.
 
     It loads nothing: its policy allows its own style and its own script, by their hashes.
@@ -67,7 +67,7 @@ def page(runs: Sequence[Run], rows: Sequence[Row], title: str, command: str) -> 
     )
 
 
-def _data(runs: Sequence[Run], rows: Sequence[Row], styles: dict[str, LineStyle]) -> dict[str, Any]:
+def _data(runs: Sequence[Run], rows: Sequence[SummaryRow], styles: dict[str, LineStyle]) -> dict[str, Any]:
     return {
         "labels": [{"name": label, "dash": style.dash} for label, style in styles.items()],
         "curves": curve_data(runs, rows[0].target),
@@ -77,7 +77,7 @@ def _data(runs: Sequence[Run], rows: Sequence[Row], styles: dict[str, LineStyle]
     }
 
 
-def _columns(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _columns(rows: Sequence[SummaryRow]) -> list[dict[str, Any]]:
     return [
         {"name": line.name, "cells": line.cells, "begins_group": place == 0}
         for group in lines(rows)

@@ -8,7 +8,7 @@ from offbeat_core.tokens import looks_like, new_token, token_hash
 
 from offbeat.service.accounts.declared_examples import DeclaredExamples
 from offbeat.service.accounts.issued_tokens import IN_FOLDER, IssuedTokens, token_id
-from offbeat.service.accounts.registry import OWNER, Account, Kind, Registry, Site
+from offbeat.service.accounts.registry import OWNER, Account, AccountRegistry, Kind, Site
 from offbeat.service.accounts.token_forms import CHALLENGE, PREFIXES, hash_of, unknown_token
 from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.log.log import Change
@@ -33,7 +33,7 @@ class Accounts:
 
     def __init__(
         self,
-        registry: Registry,
+        registry: AccountRegistry,
         log_writer: LogWriter,
         audit: AuditLog,
         *,

@@ -5,7 +5,7 @@ from typing import Any
 
 from offbeat_core.tokens import new_token, token_hash
 
-from offbeat.service.accounts.registry import OWNER, Kind, Registry
+from offbeat.service.accounts.registry import OWNER, AccountRegistry, Kind
 from offbeat.service.accounts.token_forms import PREFIXES
 from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.log.log import Change
@@ -27,7 +27,9 @@ def token_id(token: str) -> str:
 class IssuedTokens:
     """Makes, lists and revokes enrolment and admin tokens."""
 
-    def __init__(self, registry: Registry, log_writer: LogWriter, audit: AuditLog, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, registry: AccountRegistry, log_writer: LogWriter, audit: AuditLog, clock: Callable[[], float]
+    ) -> None:
         self._registry = registry
         self._log_writer = log_writer
         self._audit = audit

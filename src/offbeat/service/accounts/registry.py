@@ -44,7 +44,7 @@ class Site:
     revoked: float | None = None  # None: not revoked
 
 
-class Registry:
+class AccountRegistry:
     """All clients, and all tokens by their hashes.
 
     It changes by ``apply`` alone, with the rows of the log in their order, also when a server starts again.

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Set
 
 from offbeat_core.serving.console_log import event
 
-from offbeat.service.store.disk import UnreachableError
+from offbeat.service.store.disk import UnreachableFilesError
 from offbeat.service.store.shared_files import SharedFiles
 
 _LOOK_SECONDS = 600.0  # between two looks
@@ -47,5 +47,5 @@ class OrphanSweep:
                 await self._confirm()
                 await self._shared.delete(old)
                 event("orphans_deleted", files=len(old))
-        except UnreachableError as error:  # the next look finds the same
+        except UnreachableFilesError as error:  # the next look finds the same
             event("blobs_unavailable", logging.WARNING, problem=str(error))

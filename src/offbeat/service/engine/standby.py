@@ -13,10 +13,10 @@ from offbeat.service.engine.replay import Replay
 from offbeat.service.log.log import LogUnavailableError, UnknownOutcomeError
 from offbeat.service.log.place import OWNER as PLACE
 from offbeat.service.log.place import check_place
-from offbeat.service.log.signs_of_life import Leader
+from offbeat.service.log.signs_of_life import SeenLeader
 from offbeat.service.log.sql_log import SqlLog
 from offbeat.service.log.term import Term
-from offbeat.service.store.disk import UnreachableError
+from offbeat.service.store.disk import UnreachableFilesError
 
 _LOOK_SECONDS = 0.2  # between two looks at the log
 _STANDBY_BEAT_SECONDS = 1.0  # between two signs of a standby's life
@@ -49,7 +49,7 @@ async def take_lead(log: SqlLog, term: Term, replay: Replay) -> None:
                 next_beat = time.monotonic() + _STANDBY_BEAT_SECONDS
         except (LogUnavailableError, UnknownOutcomeError) as error:
             event("log_unavailable", logging.WARNING, problem=str(error))
-        except UnreachableError as error:
+        except UnreachableFilesError as error:
             event("blobs_unavailable", logging.WARNING, problem=str(error))
         await asyncio.sleep(_LOOK_SECONDS)
 
@@ -59,10 +59,10 @@ class Silence:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._last: tuple[int, Leader | None] | None = None
+        self._last: tuple[int, SeenLeader | None] | None = None
         self._since = clock()
 
-    def is_long(self, number: int, leader: Leader | None) -> bool:
+    def is_long(self, number: int, leader: SeenLeader | None) -> bool:
         """Take the last row's number and the last sign; return whether both are old.
 
         A log that nobody has led yet is silent at once.

@@ -20,7 +20,7 @@ def busy(reason: str) -> Refusal:
 
 
 @dataclass(slots=True, eq=False)
-class Pending:
+class PendingQuestion:
     """A question that waits for its answer."""
 
     question: Question[Any]
@@ -48,10 +48,10 @@ class Owner(Protocol):
     def accept(self, channel: "LeaderChannel", epoch: int) -> None:
         """Use the connection: it is to the leader."""
 
-    def release(self, pending: Pending) -> None:
+    def release(self, pending: PendingQuestion) -> None:
         """Count a question no longer."""
 
-    def lose(self, channel: "LeaderChannel", pending: Sequence[Pending]) -> None:
+    def lose(self, channel: "LeaderChannel", pending: Sequence[PendingQuestion]) -> None:
         """Take back the questions of a connection that is closed."""
 
 
@@ -67,7 +67,7 @@ class LeaderChannel(Channel):
     def __init__(self, hello: Hello, owner: Owner) -> None:
         super().__init__(FRONT_OPENING)
         self.is_accepted = False
-        self.pending: dict[int, Pending] = {}
+        self.pending: dict[int, PendingQuestion] = {}
         self.greeted = asyncio.Event()
         self.ended = asyncio.Event()
         self.problem = ""
@@ -75,7 +75,7 @@ class LeaderChannel(Channel):
         self._owner = owner
         self._last = 0  # the last id
 
-    def ask(self, pending: Pending) -> None:
+    def ask(self, pending: PendingQuestion) -> None:
         """Send a question."""
         try:
             self._send(pending.question)
@@ -87,7 +87,7 @@ class LeaderChannel(Channel):
         pending.number = self._last
         self.pending[self._last] = pending
 
-    def stop(self, pending: Pending) -> None:
+    def stop(self, pending: PendingQuestion) -> None:
         """Tell the leader that nobody waits for the answer, if it is a check-in."""
         if isinstance(pending.question, CheckIn) and self.pending.get(pending.number) is pending:
             del self.pending[pending.number]

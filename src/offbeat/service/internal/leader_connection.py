@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from offbeat.service.internal.channel import Address, shown
 from offbeat.service.internal.internal_certificates import LEADER_NAME, front_context
-from offbeat.service.internal.leader_channel import LeaderChannel, Pending, busy
+from offbeat.service.internal.leader_channel import LeaderChannel, PendingQuestion, busy
 from offbeat.service.internal.questions import (
     INTERNAL_PROTOCOL,
     LARGEST_FRONT_WEIGHT,
@@ -60,7 +60,7 @@ class LeaderConnection:
         self._certificates = certificates
         self.found = asyncio.Event()
         self._channel: LeaderChannel | None = None
-        self._unsent: list[Pending] = []
+        self._unsent: list[PendingQuestion] = []
         self._weight = 0
         self._loop = asyncio.get_running_loop()
         self._patient_until = self._loop.time() + _PATIENCE_SECONDS
@@ -91,7 +91,7 @@ class LeaderConnection:
             raise busy("too many requests wait for the server that leads")
         wait_seconds = question.wait_seconds if isinstance(question, CheckIn) else 0.0
         deadline = self._loop.time() + _ANSWER_SECONDS + wait_seconds
-        pending = Pending(question, self._loop.create_future(), deadline, size)
+        pending = PendingQuestion(question, self._loop.create_future(), deadline, size)
         self._weight += size
         if self._channel is None:
             self._unsent.append(pending)
@@ -161,7 +161,7 @@ class LeaderConnection:
         for pending in unsent:
             channel.ask(pending)
 
-    def lose(self, channel: LeaderChannel, pending: Sequence[Pending]) -> None:
+    def lose(self, channel: LeaderChannel, pending: Sequence[PendingQuestion]) -> None:
         """Keep the questions of a closed connection for the next."""
         channel.pending = {}
         if self._channel is channel:
@@ -173,11 +173,11 @@ class LeaderConnection:
         self._unsent += pending
         self._drop_done()
 
-    def release(self, pending: Pending) -> None:
+    def release(self, pending: PendingQuestion) -> None:
         """Count a question no longer."""
         self._weight -= pending.weight
 
-    def _stop(self, pending: Pending) -> None:
+    def _stop(self, pending: PendingQuestion) -> None:
         if self._channel is not None:
             self._channel.stop(pending)
         self._drop_done()

@@ -14,7 +14,7 @@ from offbeat.service.log.tables import servers
 _FORGOTTEN_AFTER = timedelta(days=1)
 
 
-class Leader(NamedTuple):
+class SeenLeader(NamedTuple):
     """The leader that was seen last."""
 
     epoch: int
@@ -22,7 +22,7 @@ class Leader(NamedTuple):
     name: str
 
 
-class Sign(NamedTuple):
+class SignOfLife(NamedTuple):
     """A sign of life; see the table ``servers``."""
 
     name: str
@@ -34,13 +34,13 @@ class Sign(NamedTuple):
 class SeenServer(NamedTuple):
     """A server that has shown itself; times are the database's."""
 
-    sign: Sign
+    sign: SignOfLife
     beats: int
     since_seconds: float  # how long it has led or stood by
     silent_seconds: float  # since its last sign
 
 
-def show(connection: sa.Connection, run: str, server: str, sign: Sign) -> None:
+def show(connection: sa.Connection, run: str, server: str, sign: SignOfLife) -> None:
     """Write a server's sign of life.
 
     Raises:
@@ -64,11 +64,11 @@ def show(connection: sa.Connection, run: str, server: str, sign: Sign) -> None:
     connection.execute(sa.insert(servers).values(run=run, server=server, beats=0, since=now, **values))
 
 
-def leader_of(connection: sa.Connection, run: str) -> Leader | None:
+def leader_of(connection: sa.Connection, run: str) -> SeenLeader | None:
     """Return the leader of the last epoch that has shown itself."""
     query = sa.select(servers.c.epoch, servers.c.beats, servers.c.name).where((servers.c.run == run) & servers.c.leads)
     found = connection.execute(query.order_by(servers.c.epoch.desc()).limit(1)).one_or_none()
-    return None if found is None else Leader(*found)
+    return None if found is None else SeenLeader(*found)
 
 
 def servers_of(connection: sa.Connection, run: str) -> list[SeenServer]:
@@ -76,7 +76,7 @@ def servers_of(connection: sa.Connection, run: str) -> list[SeenServer]:
     query = sa.select(servers, sa.func.now().label("now")).where(servers.c.run == run)
     return [
         SeenServer(
-            Sign(row.name, row.epoch, row.number, row.leads),
+            SignOfLife(row.name, row.epoch, row.number, row.leads),
             row.beats,
             (row.now - row.since).total_seconds(),
             (row.now - row.seen).total_seconds(),

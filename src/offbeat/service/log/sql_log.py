@@ -14,7 +14,7 @@ from offbeat_core.errors import OffbeatError
 from sqlalchemy import exc
 
 from offbeat.service.log.log import LogUnavailableError, ReplacedError, Row, UnknownOutcomeError
-from offbeat.service.log.signs_of_life import Leader, SeenServer, Sign, forget, leader_of, servers_of, show
+from offbeat.service.log.signs_of_life import SeenLeader, SeenServer, SignOfLife, forget, leader_of, servers_of, show
 from offbeat.service.log.tables import bodies, is_rare, log, prepare
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class SqlLog:
             ReplacedError: The leader of a later epoch has shown itself.
             LogUnavailableError: The log cannot be reached.
         """
-        await self._in_thread(lambda: self._show(Sign(name, epoch, 0, leads=True)))
+        await self._in_thread(lambda: self._show(SignOfLife(name, epoch, 0, leads=True)))
 
     async def stand_by(self, number: int, epoch: int, name: str) -> None:
         """Show that a server lives which has followed the log to a row.
@@ -98,9 +98,9 @@ class SqlLog:
         Raises:
             LogUnavailableError: The log cannot be reached.
         """
-        await self._in_thread(lambda: self._show(Sign(name, epoch, number, leads=False)))
+        await self._in_thread(lambda: self._show(SignOfLife(name, epoch, number, leads=False)))
 
-    async def leader(self) -> Leader | None:
+    async def leader(self) -> SeenLeader | None:
         """Return the last leader that has shown itself; None if there was none.
 
         Raises:
@@ -108,7 +108,7 @@ class SqlLog:
         """
         return await self._in_thread(self.leader_now)
 
-    def leader_now(self) -> Leader | None:
+    def leader_now(self) -> SeenLeader | None:
         """Return the last leader that has shown itself, in this thread."""
         with self.connected() as connection:
             return leader_of(connection, self.run)
@@ -187,7 +187,7 @@ class SqlLog:
         with self.connected() as connection:
             return connection.execute(query).scalar() or 0
 
-    def _show(self, sign: Sign) -> None:
+    def _show(self, sign: SignOfLife) -> None:
         try:
             with self._engine.begin() as connection:
                 self.place = connection.info.get("place")

@@ -16,10 +16,10 @@ from offbeat.service.store_settings import StoreSettings
 
 
 def accept(settings: StoreSettings) -> int:
-    """Note that the log lies in another database; return the number of its last row.
+    """Record the database that holds the log now; return the last row's number.
 
     Raises:
-        OffbeatError: It does not, or the run is private.
+        OffbeatError: It is the same database as before, or the run is private.
     """
     with opened_shared(settings) as store:
         last = store.log.newest_now(OWNER)

@@ -38,7 +38,7 @@ from offbeat.service.log.tables import existing_run, hidden_run, is_moving, is_r
 from offbeat.service.log.term import Term
 from offbeat.service.server.shared_server import is_alive
 from offbeat.service.store.database import database_of, numbers_of, opened
-from offbeat.service.store.disk import UnreachableError
+from offbeat.service.store.disk import UnreachableFilesError
 from offbeat.service.store.noise_secret import NOISE_SECRET
 from offbeat.service.store.shared_backup import copy_own_files, copy_to_folder
 from offbeat.service.store.shared_files import SharedFiles
@@ -69,7 +69,7 @@ def move_to_store(folder: Path, settings: StoreSettings) -> int:
         with closing(source), TemporaryDirectory(prefix="offbeat-") as cache:
             try:
                 return asyncio.run(_to_store(folder, source, settings, Path(cache)))
-            except UnreachableError as error:
+            except UnreachableFilesError as error:
                 raise OffbeatError(f"{error}: run the same command again") from None
 
 

@@ -48,7 +48,7 @@ from offbeat.service.server.addresses import local_host, public_host, write_addr
 from offbeat.service.server.common_end import GRACE_SECONDS, CommonEnd, unless_stopped
 from offbeat.service.server.fronts import Fronts
 from offbeat.service.server_settings import ServerSettings
-from offbeat.service.store.disk import UnreachableError
+from offbeat.service.store.disk import UnreachableFilesError
 from offbeat.service.store.model_files import Layout, ModelFiles
 from offbeat.service.store.store import Store
 from offbeat.service.updates.uploads import Uploads
@@ -280,7 +280,7 @@ def _disk_errors(folder: Path, end: CommonEnd) -> Generator[None]:
     """Report failures of the disk and of the log in one line."""
     try:
         yield
-    except UnreachableError as error:
+    except UnreachableFilesError as error:
         raise OffbeatError(f"the store of large files cannot be used: {error}") from error
     except OSError as error:
         raise OffbeatError(

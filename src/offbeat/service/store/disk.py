@@ -13,7 +13,7 @@ from offbeat_core.serving.console_log import event
 from offbeat.service.refusal import Refusal, is_descriptor_shortage, no_space
 
 
-class UnreachableError(OSError):
+class UnreachableFilesError(OSError):
     """A place for files that cannot be reached now."""
 
 
@@ -27,7 +27,7 @@ def is_full(error: OSError) -> bool:
 
 def is_temporary(error: OSError) -> bool:
     """Return whether a failure may pass; else the disk's content is unknown."""
-    return is_full(error) or is_descriptor_shortage(error) or isinstance(error, UnreachableError)
+    return is_full(error) or is_descriptor_shortage(error) or isinstance(error, UnreachableFilesError)
 
 
 class Disk:

@@ -8,7 +8,7 @@ from typing import Any
 from offbeat_core.errors import OffbeatError
 
 from offbeat.service.accounts import registry
-from offbeat.service.accounts.registry import Registry
+from offbeat.service.accounts.registry import AccountRegistry
 from offbeat.service.audit.verification import LogHead
 from offbeat.service.log import log
 from offbeat.service.log.log import Row
@@ -67,7 +67,7 @@ class ServerState:
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
         state = state or {"run": None, "registry": None, "tally": (), "audit_head": (0, LogHead().digest)}
         self.run = RunState(state["run"])
-        self.registry = Registry(state["registry"])
+        self.registry = AccountRegistry(state["registry"])
         self.tally = ClientTally(state["tally"])
         self.audit_head = LogHead(*state["audit_head"])
 

@@ -25,7 +25,7 @@ from offbeat.service.blobs.blobs import (
     fetch_checked,
 )
 from offbeat.service.log.log import Change
-from offbeat.service.store.disk import UnreachableError
+from offbeat.service.store.disk import UnreachableFilesError
 
 OWNER = "checkpoint"
 """The owner of the log's rows that name checkpoints."""
@@ -34,7 +34,7 @@ OWNER = "checkpoint"
 class SharedFiles:
     """Copies of a server's files in a store of blobs, for other servers.
 
-    All methods raise ``UnreachableError`` if the store cannot be reached now.
+    All methods raise ``UnreachableFilesError`` if the store cannot be reached now.
 
     Args:
         blobs: The store.
@@ -86,7 +86,7 @@ class SharedFiles:
 
         Raises:
             FileNotFoundError: The version is no longer kept.
-            UnreachableError: Its file cannot be read now, or is broken.
+            UnreachableFilesError: Its file cannot be read now, or is broken.
         """
         name = self._name(model_name(version, sha256))
         try:
@@ -94,7 +94,7 @@ class SharedFiles:
         except NoSuchBlobError:
             raise FileNotFoundError(name) from None
         except (BlobsUnavailableError, BrokenBlobError) as error:
-            raise UnreachableError(f"{self.blobs}: {error}") from error
+            raise UnreachableFilesError(f"{self.blobs}: {error}") from error
 
     async def names(self) -> AsyncIterator[str]:
         """Yield the names of all files of the run."""
@@ -142,7 +142,7 @@ def _errors(blobs: Blobs) -> Generator[None]:
     try:
         yield
     except BlobsUnavailableError as error:
-        raise UnreachableError(f"{blobs}: {error}") from error
+        raise UnreachableFilesError(f"{blobs}: {error}") from error
     except (NoSuchBlobError, BrokenBlobError) as error:
         raise OffbeatError(f"cannot follow the run's log: {error}; start this server again") from error
 
