@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from offbeat.service.blobs.blobs import BlobExistsError, Blobs, BrokenBlobError, NoSuchBlobError
+from offbeat.service.blobs.blobs import BlobExistsError, Blobs, BrokenBlobError, NoSuchBlobError, checked_blob
 from tests.service.blobs.conftest import MEBIBYTE, digest
 
 
@@ -92,6 +92,19 @@ def test_a_blob_of_another_digest_is_broken(blobs: Blobs) -> None:
         with pytest.raises(BrokenBlobError, match=r"^the blob r1/x has the digest [0-9a-f]{64} instead of abc$"):
             blobs.fetch("r1/x", "abc")
         assert blobs.fetch("r1/x", digest(b"a")).read_bytes() == b"a"
+
+    run(work)
+
+
+def test_a_blob_that_is_deleted_before_it_is_opened_is_not_there(blobs: Blobs) -> None:
+    async def work() -> None:
+        await blobs.create("r1/x", b"a")
+        with pytest.raises(NoSuchBlobError), checked_blob(blobs, "r1/x", digest(b"a")) as file:  # noqa: PT012
+            await blobs.delete("r1/x")
+            file.open()
+        await blobs.create("r1/x", b"a")
+        with pytest.raises(FileNotFoundError), checked_blob(blobs, "r1/x", digest(b"a")) as file:
+            file.with_name("other").open()
 
     run(work)
 

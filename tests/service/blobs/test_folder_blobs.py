@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from offbeat.service.blobs.blobs import BlobsUnavailableError
+from offbeat.service.blobs import folder_blobs
+from offbeat.service.blobs.blobs import BlobsUnavailableError, NoSuchBlobError
 from offbeat.service.blobs.folder_blobs import FolderBlobs
 from tests.service.power import Power
 
@@ -93,6 +94,21 @@ def test_a_folder_that_cannot_be_made_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BlobsUnavailableError):
         asyncio.run(FolderBlobs(tmp_path / "file").create("a/b", b"x"))
+
+
+def test_a_file_that_is_deleted_during_the_look_at_it_is_no_blob(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs = FolderBlobs(tmp_path)
+    asyncio.run(blobs.create("r1/x", CONTENT))
+
+    def deleted(path: Path) -> None:
+        path.unlink()
+        path.open()
+
+    monkeypatch.setattr(folder_blobs, "digest_of", deleted)
+    with pytest.raises(NoSuchBlobError):
+        blobs.fetch("r1/x", "abc")
 
 
 def test_leftovers_of_a_kill_are_deleted_after_a_day(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """The promises of a store of blobs, whatever keeps them."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -100,16 +101,23 @@ def size_of(content: bytes | Path) -> int:
     return size
 
 
-def fetch_checked(blobs: Blobs, name: str, digest: str) -> Path:
-    """Return the file of a blob with this digest; see ``Blobs.fetch``."""
+@contextmanager
+def checked_blob(blobs: Blobs, name: str, digest: str) -> Generator[Path]:
+    """Lend the file of a blob with this digest; see ``Blobs.fetch``.
+
+    If it is deleted before its user has opened it, the context raises ``NoSuchBlobError``, too.
+    """
     kind = kind_of(digest)
-    if kind == "sha256":
-        return blobs.fetch(name, digest)
-    path = blobs.fetch(name)
-    if (found := digest_of_file(path, kind)) != digest:
-        blobs.forget(name)
-        check_digest(name, found, digest)
-    return path
+    path = blobs.fetch(name, digest if kind == "sha256" else None)
+    try:
+        if kind != "sha256" and (found := digest_of_file(path, kind)) != digest:
+            blobs.forget(name)
+            check_digest(name, found, digest)
+        yield path
+    except FileNotFoundError:
+        if path.exists():
+            raise
+        raise NoSuchBlobError(f"there is no blob {name}") from None
 
 
 def check_digest(name: str, found: str, wanted: str | None) -> None:

@@ -51,10 +51,13 @@ class FolderBlobs:
         """Return the blob's file; see ``Blobs``. With a digest, it is read in full."""
         path = self._folder / check_name(name)
         with _translated(name):
-            if not path.is_file():
-                raise NoSuchBlobError(f"there is no blob {name}")
-            if sha256 is not None:
-                check_digest(name, digest_of(path), sha256)
+            try:
+                if not path.is_file():
+                    raise FileNotFoundError
+                if sha256 is not None:
+                    check_digest(name, digest_of(path), sha256)
+            except FileNotFoundError:
+                raise NoSuchBlobError(f"there is no blob {name}") from None
         return path
 
     def forget(self, name: str) -> None:

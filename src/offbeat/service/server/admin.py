@@ -202,8 +202,7 @@ def export_model(folder: Path, output: Path, store: StoreSettings | None = None)
         from offbeat.service.server import shared_server
         from offbeat.service.store.shared_store import opened_shared
 
-        with opened_shared(store) as opened_store:
-            version, model = shared_server.newest_model(opened_store)
+        with opened_shared(store) as opened_store, shared_server.newest_model(opened_store) as (version, model):
             _export(model, output)
             return version
     model = newest_model(folder)

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_bytes, token_hex
 from typing import Any
@@ -70,13 +70,15 @@ def audit_rows(settings: StoreSettings) -> Iterator[tuple[str | None, str | None
             yield row.entry, row.head
 
 
-def newest_model(store: SharedStore) -> tuple[int, Path]:
-    """Return the newest version of the model in the blobs, and its file."""
+@contextmanager
+def newest_model(store: SharedStore) -> Generator[tuple[int, Path]]:
+    """Lend the newest version of the model in the blobs, and its file."""
     checkpoint = store.checkpoint()
     if checkpoint is None:
         raise OffbeatError(f"{store.settings.log} does not hold a checkpoint yet: wait until a server has started")
     version = max(map(int, checkpoint["models"]))
-    return version, store.file(*checkpoint["models"][str(version)])
+    with store.file(*checkpoint["models"][str(version)]) as file:
+        yield version, file
 
 
 def _saved(store: SharedStore) -> dict[str, Any]:

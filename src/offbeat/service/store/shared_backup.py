@@ -104,7 +104,8 @@ def _copy_files(store: SharedStore, target: Path, files: list[tuple[str, str, st
                 path.unlink()
     for name, digest, path in files:
         if not (target / path).exists():
-            _copy(store.file(name, digest), target / path)
+            with store.file(name, digest) as file:
+                _copy(file, target / path)
             store.forget(name)
     for folder in ("checkpoints", "models", "updates", ""):
         sync_folder(target / folder)

@@ -22,7 +22,7 @@ from offbeat.service.blobs.blobs import (
     BlobsUnavailableError,
     BrokenBlobError,
     NoSuchBlobError,
-    fetch_checked,
+    checked_blob,
 )
 from offbeat.service.log.log import Change
 from offbeat.service.store.disk import UnreachableFilesError
@@ -74,8 +74,8 @@ class SharedFiles:
         if path.exists() and digest_of_file(path, kind_of(digest)) == digest:
             return
         copy = self._folder / "partial" / f".copy-{token_hex(8)}"
-        with _errors(self.blobs):
-            _link(fetch_checked(self.blobs, self._name(name), digest), copy)
+        with _errors(self.blobs), checked_blob(self.blobs, self._name(name), digest) as file:
+            _link(file, copy)
         copy.replace(path)
         self.blobs.forget(self._name(name))
 

@@ -1,7 +1,7 @@
 """The log and blobs that several servers share, for commands."""
 
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +11,7 @@ from offbeat_core.errors import OffbeatError
 from sqlalchemy import exc
 
 from offbeat.checkpoint_values import read_values
-from offbeat.service.blobs.blobs import Blobs, BlobsUnavailableError, BrokenBlobError, NoSuchBlobError, fetch_checked
+from offbeat.service.blobs.blobs import Blobs, BlobsUnavailableError, BrokenBlobError, NoSuchBlobError, checked_blob
 from offbeat.service.blobs.open_blobs import open_blobs
 from offbeat.service.log.log import LogUnavailableError, ReplacedError, Row, UnknownOutcomeError
 from offbeat.service.log.open_log import open_log
@@ -38,9 +38,9 @@ class SharedStore:
         row = self.log.newest_now(CHECKPOINT)
         return None if row is None else row.values
 
-    def file(self, name: str, digest: str) -> Path:
-        """Return a local copy of a file; ``NoSuchBlobError`` if it was deleted."""
-        return fetch_checked(self.blobs, f"{self.log.run}/{name}", digest)
+    def file(self, name: str, digest: str) -> AbstractContextManager[Path]:
+        """Lend a local copy of a file; ``NoSuchBlobError`` if it was deleted."""
+        return checked_blob(self.blobs, f"{self.log.run}/{name}", digest)
 
     def forget(self, name: str) -> None:
         """Delete the local copy of a file."""
@@ -56,7 +56,8 @@ class SharedStore:
         """Return the state at the end of the log, and the run's seconds."""
         checkpoint, values = self.checkpoint(), dict[str, Any]()
         if checkpoint is not None:
-            values = read_values(self.file(checkpoint["file"], checkpoint["sha256"]))
+            with self.file(checkpoint["file"], checkpoint["sha256"]) as file:
+                values = read_values(file)
         state, now = ServerState(values.get("server")), values.get("now", 0.0)
         for row in self.rows(0 if checkpoint is None else checkpoint["number"]):
             arguments = row.values
