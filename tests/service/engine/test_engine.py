@@ -3,12 +3,14 @@ import errno
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 
 import torch
 
 from offbeat.algorithms import FedAvg, FedBuff
 from offbeat.service.engine.engine import Engine
+from offbeat.service.log import log_writer
 from offbeat.service.store.model_files import ModelFiles
 from tests.service.conftest import running
 from tests.service.http_client import ONES, kind_of, line, until
@@ -75,7 +77,7 @@ def test_a_client_that_disconnects_while_it_waits_gets_no_work(server):
     assert server.service.engine.coordinator.statistics.assigned == 4
 
 
-def test_a_denial_waits_for_the_rows_behind_it_where_another_server_may_lead_next():
+def test_a_denial_waits_for_the_rows_behind_it_and_then_for_a_log_that_others_share():
     waits = []
 
     async def wait_until_durable():
@@ -88,4 +90,16 @@ def test_a_denial_waits_for_the_rows_behind_it_where_another_server_may_lead_nex
     engine.log_writer = SimpleNamespace(wait_until_durable=wait_until_durable, confirm=confirm)
     for engine.shared in (None, object()):
         asyncio.run(engine.confirm())
-    assert waits == ["durable", "leads"]
+    assert waits == ["durable", "durable", "leads"]
+
+
+def test_a_heartbeat_is_refused_while_too_many_rows_wait_for_the_log(server, monkeypatch):
+    peer = server.enrol()
+    visit, writer = peer.check_in(), server.service.engine.log_writer
+    beat = partial(peer.http.post, f"/v1/visits/{visit['number']}/heartbeat")
+    assert beat().json()["wanted"]
+    number = writer.number
+    monkeypatch.setattr(log_writer, "_MOST_WAITING", 0)
+    monkeypatch.setattr(writer, "_problem", "no connection")
+    assert kind_of(beat(), 503) == "no-space"
+    assert writer.number == number

@@ -70,6 +70,17 @@ def test_an_update_whose_file_has_been_deleted_gets_no_row(server: Served) -> No
     check_log(server.folder)
 
 
+def test_the_file_of_a_client_that_was_revoked_in_the_meantime_is_deleted(server: Served) -> None:
+    peer = server.enrol()
+    visit, body = peer.check_in(), body_of(ONES)
+    assert visit is not None
+    path = server.folder / "updates" / NAME
+    path.write_bytes(body)
+    assert server.admin.http.delete("/v1/clients/0").status_code == 204
+    assert refused(server, hand_in(peer, visit, body, NAME)) == "revoked-token"
+    assert not path.exists()
+
+
 def test_a_large_update_under_way_counts_while_the_server_is_stopped(server: Served) -> None:
     peer = server.enrol()
     visit, body = peer.check_in(), body_of(ONES)

@@ -16,6 +16,9 @@ from offbeat.algorithms.components.buffers.noisy_sum import noisy
 from offbeat.coordinator.participation_limits import Participation
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.front import front
+from offbeat.service.internal.leader_channel import Unsent, busy
+from offbeat.service.internal.questions import HandIn
+from offbeat.service.refusal import Refusal
 from offbeat.whole_numbers import Grid, WholeNumbers
 from tests.service.conftest import body_of, running
 from tests.service.http_client import (
@@ -244,6 +247,21 @@ def test_a_refused_update_takes_no_room_on_the_disk(in_pieces, server):
         assert kind_of(put(peer, visit, body_of(NANS)), 422) == "not-finite"
     assert before == bytes_of_updates(server.folder)
     check_progress(server, [peer])
+
+
+@pytest.mark.parametrize("refusal", [Unsent, Refusal])
+def test_a_large_file_stays_only_where_the_leader_may_have_it(refusal, server, monkeypatch):
+    ask = server.front.leader.ask
+
+    async def lose(question):
+        if isinstance(question, HandIn):
+            raise busy("lost", refusal)
+        return await ask(question)
+
+    peer = server.enrol()
+    monkeypatch.setattr(server.front.leader, "ask", lose)
+    assert kind_of(put_in_pieces(peer, peer.check_in(), body_of(ONES)), 503) == "busy"
+    assert len(list((server.folder / "updates").iterdir())) == (refusal is Refusal)
 
 
 @pytest.mark.parametrize("pieces", [False, True])

@@ -15,6 +15,7 @@ from offbeat_core.messages import Beat
 from pydantic import BaseModel
 
 from offbeat.service.internal.answers import Forwarded
+from offbeat.service.internal.leader_channel import Unsent
 from offbeat.service.internal.questions import LARGEST_FRONT_WEIGHT, CheckIn, Forward, Question, RenewLease
 from offbeat.service.refusal import Refusal
 from tests.service.internal.conftest import Play
@@ -155,12 +156,12 @@ def test_without_a_leader_questions_wait_a_little_and_are_then_refused(play: Pla
             await asyncio.sleep(0.1)  # 5 s
             other.cancel()
             began = time.monotonic()
-            with pytest.raises(Refusal, match="cannot be reached") as caught:
+            with pytest.raises(Unsent, match="cannot be reached") as caught:
                 await front.ask(LEASE)
             assert time.monotonic() - began < 0.05
             assert (caught.value.kind, caught.value.headers) == ("busy", {"Retry-After": "2"})
             assert not first.done()
-            with pytest.raises(Refusal, match="does not answer"):
+            with pytest.raises(Unsent, match="does not answer"):
                 await first
             assert front.connection._weight == 0
             assert 0.3 < time.monotonic() - began + 0.1 < 2
@@ -181,7 +182,7 @@ def test_a_leader_that_does_not_answer_in_time(play: Play, path: Path, quick: No
             began = time.monotonic()
             wait = CheckIn(token=TOKEN, wait_seconds=3.0)
             found, checked_in = await ask_all(front, LEASE, wait)
-            assert isinstance(found, Refusal)
+            assert type(found) is Refusal
             assert found.kind == "busy"
             assert checked_in == NO_WORK  # it may wait for longer
             assert time.monotonic() - began < 2
@@ -201,8 +202,9 @@ def test_a_question_that_kills_each_leader_is_given_up(play: Play, path: Path) -
 
     async def work() -> None:
         async with false_leader(path, die), fronting(path) as front:
-            with pytest.raises(Refusal, match="lost before it answered"):
+            with pytest.raises(Refusal, match="lost before it answered") as caught:
                 await front.ask(LEASE)
+            assert caught.type is Refusal
             assert len(seen) == 3
 
     play(work())
@@ -246,7 +248,7 @@ def test_too_many_questions_are_refused_here(play: Play, path: Path) -> None:
         async with leading(path, hold) as leader, fronting(path) as front:
             requests = [asyncio.create_task(front.ask(REQUEST)) for _ in range(16)]
             await asyncio.sleep(0)
-            with pytest.raises(Refusal, match="too many requests") as caught:
+            with pytest.raises(Unsent, match="too many requests") as caught:
                 await front.ask(REQUEST)
             assert caught.value.kind == "busy"
             room = LARGEST_FRONT_WEIGHT // 2 // LEASE.least_weight
@@ -286,8 +288,9 @@ def test_questions_are_refused_when_the_front_stops(play: Play, path: Path, is_l
         async with fronting(path, waits=is_led) as front:
             asked = asyncio.create_task(front.ask(LEASE))
             await asyncio.sleep(0.05)
-        with pytest.raises(Refusal, match="being stopped"):
+        with pytest.raises(Refusal, match="being stopped") as caught:
             await asked
+        assert (caught.type is Unsent) is not is_led
         with pytest.raises(Refusal, match="cannot be reached"):
             await front.ask(LEASE)
 

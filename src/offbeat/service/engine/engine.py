@@ -314,15 +314,15 @@ class Engine:
                 raise cancelled
 
     async def confirm(self) -> None:
-        """Wait until a denial holds, whichever server leads next.
+        """Wait until a denial holds after a kill, too, and whichever server leads next.
 
         All rows so far are durable then, and no other server has appended any.
 
         Raises:
             Refusal: Another server leads, whose rows may make the answer untrue; or the log cannot be used.
         """
+        await self.log_writer.wait_until_durable()
         if self.shared is not None:
-            await self.log_writer.wait_until_durable()
             await self.log_writer.confirm()
 
     def stop(self) -> None:

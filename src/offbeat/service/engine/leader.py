@@ -78,7 +78,11 @@ class Leader:
 
     async def _hand_in(self, asked: questions.HandIn) -> HandInAnswer:
         # A large body was permitted before, and may arrive while the server stops.
-        client = self._service.client(asked.token, may_stop=asked.blob is not None)
+        try:
+            client = self._service.client(asked.token, may_stop=asked.blob is not None)
+        except Refusal:  # of a client that was revoked in the meantime
+            self._service.admission.delete_unused(asked.blob)
+            raise
         if asked.blob is not None and not asked.blob.startswith(f"{client}-{asked.visit}-"):
             raise Refusal("malformed-request", f"the file {asked.blob} is not of visit {asked.visit} of this client")
         # A client that lacks what the algorithm needs gets no visit, and the reason when it checks in.
@@ -117,7 +121,7 @@ class Leader:
             raise Refusal("no-such-version", f"version {version} is not kept: check in for new work") from None
         if asked.is_elsewhere and engine.shared is not None:
             try:
-                await engine.shared.upload(path, model_name(version, digest))
+                await self._share(engine.shared, version, path, digest)
             except OSError as error:
                 raise engine.disk.refusal(error) from None
         if asked.known != f'"{digest}"':

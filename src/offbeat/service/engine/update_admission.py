@@ -90,11 +90,12 @@ class UpdateAdmission:
         except OSError as error:
             raise self._engine.disk.refusal(error) from None
         finally:
-            # Without a row in the log the update was refused or does not count.
-            if update.name is not None:
-                path = self._engine.updates / update.name
-                if path not in self._engine.calls.update_files:
-                    path.unlink(missing_ok=True)
+            self.delete_unused(update.name)
+
+    def delete_unused(self, name: str | None) -> None:
+        """Delete a large update that has no row: it was refused, or does not count."""
+        if name is not None and (path := self._engine.updates / name) not in self._engine.calls.update_files:
+            path.unlink(missing_ok=True)
 
     async def _decide(self, update: CheckedUpdate) -> Decision:
         client, header = update.client, update.header

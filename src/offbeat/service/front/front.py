@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from offbeat.service.front.request_rate import RequestRate
 from offbeat.service.internal.answers import BodyCheck, DownloadPermission
+from offbeat.service.internal.leader_channel import Unsent
 from offbeat.service.internal.questions import CheckIn, HandIn, MayUpload, Offer, Question
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.shared_files import SharedFiles
@@ -218,6 +219,9 @@ class Front:
                 await self._shared.upload(body.path, f"updates/{body.path.name}")
             is_asked = True
             return await self._hand_in(request.caller, self._question(request, norm, body.path))
+        except Unsent:
+            is_asked = False
+            raise
         finally:
             if self.is_elsewhere or not is_asked:  # the leader deletes its own files
                 body.path.unlink(missing_ok=True)

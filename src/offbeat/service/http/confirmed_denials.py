@@ -1,4 +1,4 @@
-"""Denials by a server that may have been replaced without noticing."""
+"""Denials that hold after a kill, and by a server that may have been replaced."""
 
 from collections.abc import Awaitable, Callable
 
@@ -11,10 +11,10 @@ from offbeat.service.refusal import Refusal
 class ConfirmedDenials:
     """An ASGI middleware that holds back answers from 400 to 499.
 
-    They are sent once all rows so far are durable, and the log has shown that no other server leads.
+    They are sent once all rows so far are durable, and a shared log has shown that no other server leads.
 
     What a server says of durable rows is true of every longer log. That it knows no such token or visit is not: a later
-    leader may have made it, and the client would give up for good.
+    leader may have made it, or a kill may take back the row that ended it, and the client would give up for good.
 
     Args:
         app: The application.

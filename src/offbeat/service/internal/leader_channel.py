@@ -14,9 +14,13 @@ from offbeat.service.internal.questions import CheckIn, Hello, Question, StopWai
 from offbeat.service.refusal import Refusal
 
 
-def busy(reason: str) -> Refusal:
+class Unsent(Refusal):
+    """The refusal of a question that no leader has received."""
+
+
+def busy(reason: str, of: type[Refusal] = Refusal) -> Refusal:
     """Return the refusal of a question that the leader cannot answer now."""
-    return Refusal("busy", f"{reason}; try again later", {"Retry-After": "2"})
+    return of("busy", f"{reason}; try again later", {"Retry-After": "2"})
 
 
 @dataclass(slots=True, eq=False)
@@ -33,7 +37,7 @@ class PendingQuestion:
     def refuse(self, refusal: Refusal) -> None:
         """Refuse the question, unless it has its answer."""
         if not self.future.done():
-            self.future.set_exception(refusal)
+            self.future.set_exception(refusal if self.sends else Unsent(*refusal.args))
 
 
 class Owner(Protocol):

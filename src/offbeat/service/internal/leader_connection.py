@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from offbeat.service.internal.channel import Address, shown
 from offbeat.service.internal.internal_certificates import LEADER_NAME, front_context
-from offbeat.service.internal.leader_channel import LeaderChannel, PendingQuestion, busy
+from offbeat.service.internal.leader_channel import LeaderChannel, PendingQuestion, Unsent, busy
 from offbeat.service.internal.questions import (
     INTERNAL_PROTOCOL,
     LARGEST_FRONT_WEIGHT,
@@ -80,15 +80,16 @@ class LeaderConnection:
         the same receipt. A check-in whose ``ask`` is cancelled ends at the leader; other questions are carried out.
 
         Raises:
-            Refusal: The leader's. Or ``busy``: there is no leader, no answer in time, or too many questions wait.
+            Refusal: The leader's. Or ``busy``: there is no leader, no answer in time, or too many questions wait;
+                ``Unsent`` if no leader has received it.
         """
         if self._channel is None and self._loop.time() > self._patient_until:
-            raise busy("the server that leads cannot be reached")
+            raise busy("the server that leads cannot be reached", Unsent)
         size, largest = weight(question), LARGEST_FRONT_WEIGHT
         if isinstance(question, Forward):
             largest //= 2  # so that these, which weigh much, leave room for others
         if self._weight + size > largest:
-            raise busy("too many requests wait for the server that leads")
+            raise busy("too many requests wait for the server that leads", Unsent)
         wait_seconds = question.wait_seconds if isinstance(question, CheckIn) else 0.0
         deadline = self._loop.time() + _ANSWER_SECONDS + wait_seconds
         pending = PendingQuestion(question, self._loop.create_future(), deadline, size)
