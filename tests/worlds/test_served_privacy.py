@@ -19,7 +19,8 @@ from offbeat.config.server_file import load
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.masked.helper_connection import HelperConnection
 from offbeat.service.store.backup import back_up
-from offbeat.worlds.serve import build_coordinator
+from offbeat.service.store.noise_secret import fingerprint
+from offbeat.worlds.serve import _config, build_coordinator
 from offbeat.worlds.served_privacy import privacy_settings
 from tests.error_line import error_line
 from tests.service.conftest import body_of, running
@@ -57,6 +58,7 @@ buffer_size = 3
 concurrency = 10
 """
 HELPER = 'helper_terms = "terms.json"\nhelper_token_file = "token"'
+STORE = '[store]\nlog = "postgresql://x/y"\nblobs = "s3://z"'
 MASKED = 'helper = "https://localhost:9443"\nmin_clients = 3\nbits = 16'
 
 
@@ -189,6 +191,13 @@ def test_a_missing_token_is_one_line(tmp_path):
         ('helper_terms = "terms.json"', MASKED, "service.helper_token_file is missing: privacy.helper needs it"),
         (HELPER, "", "helper_token_file and helper_ca are for privacy.helper: set that"),
         (HELPER, MASKED.replace("https:", "http:"), "privacy.helper must be an https address"),
+        (f'{HELPER}\nnoise_secret = "x"', MASKED, "noise_secret is for noise without a helper where servers share"),
+        (
+            'noise_secret = "x"',
+            "",
+            r"noise without a helper where servers share a \[store\]: leave it out$",
+        ),
+        (STORE, "", "service.noise_secret is missing: noise without a helper needs one secret on all servers"),
         (f"{HELPER}\nmax_update_norm = 1.0", MASKED, r"max_update_norm does not go with \[privacy\]"),
         ("max_examples = 9", "", r"service\.max_examples does not go with \[privacy\], where .*: leave it out"),
     ],
@@ -205,8 +214,6 @@ def test_other_wrappers_do_not_go_with_private_sums(tmp_path):
 
 
 def test_the_helpers_address_may_change_and_its_terms_may_not(tmp_path):
-    from offbeat.worlds.serve import _config
-
     other = MASKED.replace("9443", "9444")
     one, two = server_file(tmp_path), server_file(tmp_path, masked=other)
     assert one.resolved() == two.resolved()
@@ -241,7 +248,9 @@ def test_a_server_without_a_helper_adds_noise_of_its_secret(tmp_path, monkeypatc
     weighed.clear()  # of the dry run
     assert len((tmp_path / "run" / "noise-secret").read_bytes()) == 32
     with privacy_settings(file, PARAMETERS) as settings:
-        assert settings == PrivacySettings(0.5, 1e-3)
+        secret = fingerprint((tmp_path / "run" / "noise-secret").read_bytes())
+        assert settings == PrivacySettings(0.5, 1e-3, noise_secret=secret)
+        assert _config(file, settings)["privacy"]["noise_secret"] == secret
     layout = [("w", (PARAMETERS,))]
 
     def served(folder, coordinator):

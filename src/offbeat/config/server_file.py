@@ -56,6 +56,8 @@ class ServiceSection(ServiceSettings):
     """A file with the token that the helper's enrolment printed."""
     helper_ca: UserPath | None = None
     """Certificates to trust for the helper, PEM; those of the system if it is left out."""
+    noise_secret: UserPath | None = None
+    """For noise without a helper where servers share a store: a file of 32 random bytes, the same on each."""
 
     @model_validator(mode="after")
     def _check_certificate(self) -> "ServiceSection":
@@ -146,10 +148,13 @@ class ServerFile(Section):
 
     @model_validator(mode="after")
     def _check_store(self) -> "ServerFile":
-        if self.store is not None and self.privacy is not None and self.privacy.helper is None:
+        makes_noise = self.privacy is not None and self.privacy.helper is None and self.privacy.noise_multiplier > 0
+        is_needed = self.store is not None and makes_noise
+        if is_needed and self.service.noise_secret is None:
+            raise ValueError("service.noise_secret is missing: noise without a helper needs one secret on all servers")
+        if self.service.noise_secret is not None and not is_needed:
             raise ValueError(
-                "store: noise without a helper needs a secret in the server's folder, which another server lacks: set "
-                "privacy.helper, or leave [store] out"
+                "service.noise_secret is for noise without a helper where servers share a [store]: leave it out"
             )
         return self
 

@@ -102,10 +102,12 @@ def with_metrics_of_data(file: ServerFile) -> ServerFile:
 
 
 def _config(file: ServerFile, privacy: PrivacySettings | None) -> dict[str, Any]:
-    """Return what must not change when the server restarts, with the terms."""
+    """Return what must not change when the server restarts, with terms or secret."""
     config: dict[str, Any] = json.loads(json.dumps(file.resolved()))
     if privacy is not None and privacy.terms is not None:
         config["privacy"]["terms"] = privacy.terms.digest.hex()
+    if privacy is not None and privacy.noise_secret is not None:
+        config["privacy"]["noise_secret"] = privacy.noise_secret
     return config
 
 

@@ -14,7 +14,7 @@ from offbeat.config.server_file import ServerFile
 from offbeat.coordinator.participation_limits import Participation
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.masked.helper_connection import HelperConnection
-from offbeat.service.store.noise_secret import noise_secret
+from offbeat.service.store.noise_secret import copied_noise_secret, fingerprint, noise_secret
 from offbeat.worlds.privacy import Protection, protection
 
 _AGREED = ("min_clients", "clip_norm", "noise_multiplier", "mechanism", "max_participations", "min_separation", "bits")
@@ -25,7 +25,7 @@ _TWO_STEPS = LocalPlan(steps=2, batch_size=1, lr=0.1)
 def protect(file: ServerFile, algorithm: Algorithm, length: int) -> Participation | None:
     """Put the wrapper of ``[privacy]`` around an algorithm's buffer, before its start.
 
-    Without a helper, the noise is made of the secret in the server's folder.
+    Without a helper, the noise is made of the secret in the server's folder, or in ``service.noise_secret``.
 
     Returns:
         The limits on clients' parts in sums; None without the section.
@@ -39,7 +39,7 @@ def protect(file: ServerFile, algorithm: Algorithm, length: int) -> Participatio
     versions = (file.stop and file.stop.versions) or math.inf
     asked = protection(file.privacy, algorithm, file.service.clients, length, versions)
     if file.privacy.helper is None:
-        secret = noise_secret(Path(file.service.folder)) if file.privacy.noise_multiplier else bytes(32)
+        secret = _noise_secret(file) if file.privacy.noise_multiplier else bytes(32)
     else:
         signed = _signed_terms(file)
         _check_terms(signed, asked, str(file.service.helper_terms))
@@ -84,11 +84,17 @@ def privacy_settings(file: ServerFile, length: int) -> Generator[PrivacySettings
     if section is None:
         yield None
     elif section.helper is None:
-        yield PrivacySettings(section.noise_multiplier, section.delta)
+        secret = fingerprint(_noise_secret(file)) if section.noise_multiplier else None
+        yield PrivacySettings(section.noise_multiplier, section.delta, noise_secret=secret)
     else:
         ca = None if file.service.helper_ca is None else Path(file.service.helper_ca)
         with HelperConnection(section.helper, _token(file), ca, length) as helper:
             yield PrivacySettings(section.noise_multiplier, section.delta, _signed_terms(file).terms, helper)
+
+
+def _noise_secret(file: ServerFile) -> bytes:
+    copied = file.service.noise_secret
+    return noise_secret(Path(file.service.folder)) if copied is None else copied_noise_secret(Path(copied))
 
 
 def _signed_terms(file: ServerFile) -> SignedTerms:

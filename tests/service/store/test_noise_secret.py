@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from offbeat_core.errors import OffbeatError
 
-from offbeat.service.store.noise_secret import NOISE_SECRET, noise_secret
+from offbeat.service.store.noise_secret import NOISE_SECRET, copied_noise_secret, fingerprint, noise_secret
 
 
 def test_it_is_made_once_for_its_owner_alone(tmp_path):
@@ -34,3 +34,27 @@ def test_a_broken_secret_is_refused(tmp_path):
     (tmp_path / NOISE_SECRET).write_bytes(bytes(31))
     with pytest.raises(OffbeatError, match="noise-secret is broken: restore a backup"):
         noise_secret(tmp_path)
+
+
+def test_a_copied_secret_is_32_bytes_for_its_owner_alone_and_never_made(tmp_path):
+    path = tmp_path / "copied"
+    line = rf"^cannot read service\.noise_secret = {path}: No such .*\(umask 077; head -c 32 /dev/urandom > copied\)$"
+    with pytest.raises(OffbeatError, match=line):
+        copied_noise_secret(path)
+    path.write_bytes(bytes(33))
+    path.chmod(0o600)
+    with pytest.raises(OffbeatError, match=r"must have 32 random bytes: copy it again$"):
+        copied_noise_secret(path)
+    path.write_bytes(bytes(range(32)))
+    assert copied_noise_secret(path) == bytes(range(32))
+    for mode in (0o640, 0o604):
+        path.chmod(mode)
+        with pytest.raises(OffbeatError, match=f"^others may read service.noise_secret: chmod 600 {path}$"):
+            copied_noise_secret(path)
+
+
+def test_a_fingerprint_tells_secrets_apart_and_does_not_show_them():
+    one, other = bytes(range(32)), bytes(range(1, 33))
+    assert fingerprint(one) == fingerprint(one) != fingerprint(other)
+    assert len(fingerprint(one)) == 32
+    assert fingerprint(one) not in one.hex()

@@ -21,6 +21,7 @@ class PrivacySettings:
     delta: float  # δ, for which ε is reported
     terms: Terms | None = None
     helper: MaskHelper | None = None
+    noise_secret: str | None = None  # its fingerprint; None if this server does not make noise
 
 
 class ByClient(Answer):

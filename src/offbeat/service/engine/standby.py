@@ -23,14 +23,16 @@ _STANDBY_BEAT_SECONDS = 1.0  # between two signs of a standby's life
 _SILENT_SECONDS = 2.5  # after which a standby tries to lead
 
 
-async def take_lead(log: SqlLog, term: Term, replay: Replay) -> None:
+async def take_lead(log: SqlLog, term: Term, replay: Replay, check: Callable[[], None]) -> None:
     """Follow a log that others may lead, until none of them is heard of; then lead.
 
     Nothing is lost if the leader only seems to be gone. The first server that appends a row behind the last one leads.
     The other one's next append fails.
 
+    ``check`` is called before this server tries to lead.
+
     Raises:
-        OffbeatError: A row does not follow from those before it.
+        OffbeatError: A row does not follow from those before it; or by ``check``.
     """
     silence, stands_by, next_beat = Silence(), False, 0.0
     while True:
@@ -38,9 +40,11 @@ async def take_lead(log: SqlLog, term: Term, replay: Replay) -> None:
             async for row in term.follow():
                 replay.apply(row)
             leader = await log.leader()
-            if silence.is_long(term.number, leader) and await _lead(log, term):
-                event("leads", logging.WARNING, epoch=term.epoch)
-                return
+            if silence.is_long(term.number, leader):
+                check()
+                if await _lead(log, term):
+                    event("leads", logging.WARNING, epoch=term.epoch)
+                    return
             if not stands_by:
                 stands_by = True
                 event("stands_by", logging.WARNING, leader=leader and leader.name)

@@ -76,7 +76,7 @@ async def open_engine(
     replay = Replay(store, coordinator, layout)
     term = Term(store.log, secrets.token_hex(8), replay.number, replay.epoch)
     if store.shared is not None:
-        await take_lead(store.log, term, replay)
+        await take_lead(store.log, term, replay, lambda: check_config(store.folder, replay.state.run, config))
     else:
         await lead_at_once(store.log, term, replay)
     coordinator.forget_presence()
@@ -128,7 +128,6 @@ def _take_config(engine: Engine, store: Store, config: dict[str, Any]) -> None:
     if state.run_id is None:
         change = Change(RUN, "begin", {"run": store.log.run, "config": config})
     elif config != state.config:
-        check_config(store.folder, state, config)  # again: another server may have given the run a later end
         if engine.coordinator.algorithm.version >= state.stop_versions:
             # Before the row of the new end: a kill between them leaves nothing that this would not do again.
             engine.free_slots()

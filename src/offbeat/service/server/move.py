@@ -39,7 +39,6 @@ from offbeat.service.log.term import Term
 from offbeat.service.server.shared_server import is_alive
 from offbeat.service.store.database import database_of, numbers_of, opened
 from offbeat.service.store.disk import UnreachableFilesError
-from offbeat.service.store.noise_secret import NOISE_SECRET
 from offbeat.service.store.shared_backup import copy_own_files, copy_to_folder
 from offbeat.service.store.shared_files import SharedFiles
 from offbeat.service.store.shared_store import SharedStore, one_line, opened_shared
@@ -59,11 +58,6 @@ def move_to_store(folder: Path, settings: StoreSettings) -> int:
         OffbeatError: A server runs, the target holds a run, or cannot be used.
     """
     database_of(folder)
-    if (folder / NOISE_SECRET).exists():
-        raise OffbeatError(
-            f"{folder} holds the secret of its noise, which a shared store would not have: a run without a helper "
-            "stays in its folder"
-        )
     with _locked(folder), opened(folder), one_line(settings):
         source = open_log(sqlite_url(folder / "offbeat.sqlite"), enter=existing_run)
         with closing(source), TemporaryDirectory(prefix="offbeat-") as cache:

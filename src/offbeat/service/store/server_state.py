@@ -109,6 +109,12 @@ def check_config(folder: Path, run: RunState, config: Mapping[str, Any]) -> None
     before = run.config
     if run.run_id is None or before == config:
         return
+    secret, ours = (each.get("privacy", {}).get("noise_secret") for each in (before, config))
+    if secret and ours and secret != ours:
+        raise OffbeatError(
+            f"the noise of this run is made of another secret, of fingerprint {secret}: put noise-secret back into "
+            f"{folder}, or copy the file of service.noise_secret from another server"
+        )
     if _without_versions(before) != _without_versions(config):
         keys = sorted(key for key in {*before, *config} if before.get(key) != config.get(key))
         raise OffbeatError(
