@@ -61,7 +61,7 @@ HEADER = UpdateHeader(
     upload_seconds=0.1,
 )
 QUESTIONS: dict[str, Question[Any]] = {
-    "check-in": CheckIn(token=DIGEST, wait_seconds=0.0, protocol="1.0", supports="evaluate"),
+    "check-in": CheckIn(token=DIGEST, protocol="1.0", supports="evaluate"),
     "31 kB update": HandIn(token=DIGEST, visit=1, header=HEADER, norm=1.0, check_in=True, body=bytes(31_000)),
 }
 

@@ -73,8 +73,15 @@ class Client:
         return check_in
 
     async def _check_in(self) -> messages.VisitMessage | None:
-        wait_seconds = self._random.choice((0.0, 0.5))
-        answer = await self._ask("check in", self._checking_in(wait_seconds), self._hear_visit)
+        is_settled, began = self._world.is_settled, self._world.loop.time()
+        wait_seconds = self._random.choice((0.0, 4.0 if is_settled else 0.5))
+
+        def hear(checked_in: messages.CheckedIn) -> None:
+            self._hear_visit(checked_in)
+            if is_settled and self.number is not None and checked_in.visit is not None:
+                self._promises.woken(self.number, began)
+
+        answer = await self._ask("check in", self._checking_in(wait_seconds), hear)
         return None if answer is None else answer.visit
 
     def _hear_visit(self, checked_in: messages.CheckedIn) -> None:

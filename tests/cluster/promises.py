@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.cluster.world import World
 
 _REVOKED_SECONDS = 1.0  # after which a revoked client is refused everywhere
+_WAKING_SECONDS = 1.0  # after which a client that waits has heard of its work
 
 
 class Promises:
@@ -34,6 +35,7 @@ class Promises:
         self._epoch = 0
         self._outcomes: dict[Visit, tuple[bool, int]] = {}  # in the log: whether the update counted, its staleness
         self._assigned: dict[int, int] = defaultdict(int)  # by client, the visits in the log
+        self._last_assigned: dict[int, float] = {}  # by client, when its last visit came into the log
         self._enrolled: dict[str, int] = {}  # in the log, by the token's hash
         self._revoked: dict[int, float] = {}  # in the log, with the time
         self._digests: dict[Visit, str] = {}  # of what clients send
@@ -74,6 +76,7 @@ class Promises:
             case "coordinator", "assign":
                 for client in values["clients"]:
                     self._assigned[client] += 1
+                    self._last_assigned[client] = self._world.loop.time()
                     if self._world.loop.time() > self._revoked.get(client, np.inf) + _REVOKED_SECONDS:
                         self.note(f"client {client} gets work after it was revoked")
             case "accounts", "enrol":
@@ -120,6 +123,11 @@ class Promises:
         if visit.number >= self._assigned[client]:
             self.note(f"client {client} was given visit {visit.number}, which is not in the log")
         self._visits.append((client, visit))
+
+    def woken(self, client: int, began: float) -> None:
+        """Check that a client that waits since it ``began`` hears of its work at once, while nothing is in trouble."""
+        if (late := self._world.loop.time() - max(began, self._last_assigned[client])) > _WAKING_SECONDS:
+            self.note(f"client {client} waited, and heard of its work {late:.1f} s late")
 
     def received(self, client: int, visit: int, receipt: messages.ReceiptMessage) -> None:
         """Check a receipt that a client was told."""

@@ -10,7 +10,9 @@ import pytest
 from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.accounts.registry import Kind
 from offbeat.service.engine.engine import Engine
+from offbeat.service.engine.waiting_clients import WaitingClients
 from offbeat.service.http.confirmed_denials import ConfirmedDenials
+from offbeat.service.internal.front_endpoint import _FrontChannel
 from offbeat.service.log.log import ReplacedError, Row, UnknownOutcomeError
 from offbeat.service.log.log_writer import LogWriter
 from offbeat.service.log.term import Term
@@ -138,6 +140,16 @@ def answer_from_memory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Engine, "repeated_receipt", repeated_receipt)
 
 
+def wake_nobody(patch: pytest.MonkeyPatch) -> None:
+    """A client that waits hears of its work when its time is over."""
+    patch.setattr(WaitingClients, "wake", lambda self, client: None)
+
+
+def forget_who_waits_at_a_front(patch: pytest.MonkeyPatch) -> None:
+    """A turn that the leader does not pass on."""
+    patch.setattr(_FrontChannel, "_go_on", lambda self, number, question, turn: None)
+
+
 FAULTS: dict[Plant, tuple[str | None, int]] = {  # the trouble that shows it most, and a seed that has shown it
     acknowledge_before_the_commit: ("kill", 0),
     append_without_a_fence: ("stop", 0),
@@ -151,6 +163,8 @@ FAULTS: dict[Plant, tuple[str | None, int]] = {  # the trouble that shows it mos
     keep_a_stale_cache_of_tokens: (None, 25),
     publish_before_the_rows: ("cut_log", 5),
     answer_from_memory: ("cut_log", 1),
+    wake_nobody: (None, 6),
+    forget_who_waits_at_a_front: (None, 6),
 }
 
 

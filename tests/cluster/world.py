@@ -39,6 +39,7 @@ from tests.cluster.wires import Wires
 
 _SECONDS = 8.0  # of troubles
 _HEALED_SECONDS = 10.0  # after which a healed cluster has to answer everybody
+_SETTLED_SECONDS = 2.0  # for which clients work with a cluster that has recovered
 
 
 class World:
@@ -46,12 +47,14 @@ class World:
 
     Attributes:
         broken: The promises that were not kept.
+        is_settled: Whether the cluster has recovered, and no other trouble comes.
         lines: What has happened, in order, if it is traced.
     """
 
     def __init__(self, seed: int, folder: Path, trouble: str | None = None, *, is_traced: bool = False) -> None:
         self.random = random = Random(seed)
         self.lines: list[str] = []
+        self.is_settled = False
         self.faults = Faults()
         self.lease_seconds = random.choice((2.0, 8.0))
         self.stop_versions = random.choice((5, 10**6, 10**6, 10**6))
@@ -117,6 +120,8 @@ class World:
         troubles.cancel()
         self._heal()
         await self._check_recovery()
+        self.is_settled = True
+        await asyncio.sleep(_SETTLED_SECONDS)
         for task in working:
             task.cancel()
         await asyncio.sleep(0.5)

@@ -1,17 +1,17 @@
 """Probes: how fast a client is, reported before its first visit, which is planned by it."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from offbeat_core.messages import LARGEST_PROBE
 
-from offbeat.algorithms import FedLuck, LocalPlan
+from offbeat.algorithms import FedBuff, FedLuck, LocalPlan
 from offbeat.algorithms.fedluck_choice import best_steps_and_compression
-from offbeat.service.refusal import Refusal
 from offbeat.service.store.backup import back_up
 from tests.service.conftest import LENGTH, running
-from tests.service.http_client import kind_of
+from tests.service.http_client import kind_of, until
 
 PLAN = LocalPlan(steps=9, batch_size=3, lr=0.5, momentum=0.5)
 SPEED = {"step_seconds": 0.01, "upload_seconds": 60.0}
@@ -127,11 +127,15 @@ def test_a_malformed_speed_is_refused_and_one_however_odd_makes_a_plan(tmp_path)
 
 
 def test_a_client_that_is_revoked_while_its_check_in_waits_gets_no_work(tmp_path):
-    with running(tmp_path / "server") as server:
-        server.enrol()
-        revoked = asyncio.run_coroutine_threadsafe(server.service.revoke(0), server.loop)
-        revoked.result(10)
-        checked_in = asyncio.run_coroutine_threadsafe(server.service.check_in(0, 0.0), server.loop)
-        with pytest.raises(Refusal, match="the token was revoked"):
-            checked_in.result(10)
-        assert server.service.status().at_work == 0
+    with (
+        ThreadPoolExecutor(1) as pool,
+        running(tmp_path / "server", lambda: FedBuff(buffer_size=2, concurrency=1)) as server,
+    ):
+        peers = [server.enrol() for _ in range(2)]
+        peers[0].check_in()
+        waits = pool.submit(peers[1].http.post, "/v1/checkin", json={"wait_seconds": 20})
+        until(lambda: server.service.engine.waiting)
+        asyncio.run_coroutine_threadsafe(server.service.revoke(1), server.loop).result(10)
+        assert kind_of(waits.result(10), 401) == "revoked-token"
+        assert len(server.service.engine.waiting) == 0
+        assert server.service.status().at_work == 1

@@ -79,7 +79,7 @@ def test_a_client_that_is_revoked_while_a_version_is_written_gets_no_work(tmp_pa
         visits = [peer.check_in() for peer in peers[:2]]
         with ThreadPoolExecutor(2) as pool, uploading(server, peers, visits):
             new = pool.submit(peers[2].http.post, "/v1/checkin", json={"wait_seconds": 5})
-            until(lambda: 2 in server.service.engine.waiting._futures)
+            until(lambda: 2 in server.service.engine.waiting)
             gone = pool.submit(server.admin.http.delete, "/v1/clients/2")
             until(lambda: 2 in server.service.engine._dismissed)
         assert new.result(10).status_code in (200, 401)
@@ -95,7 +95,7 @@ def test_a_request_that_is_given_up_while_a_version_is_written_frees_the_lock(tm
         engine = server.service.engine
 
         async def given_up():
-            task = asyncio.create_task(engine.check_in(2, 0.0))
+            task = asyncio.create_task(engine.check_in(2, may_wait=False))
             await asyncio.sleep(0.05)
             async with engine.lock:
                 task.cancel()

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load as load_tensors
 
 from offbeat.algorithms import FedBuff
+from offbeat.service.engine.waiting_clients import WaitingClients
 from offbeat.service.http.model_response import ModelResponse
 from tests.service.conftest import LAYOUT, LENGTH, body_of, running
 from tests.service.http_client import kind_of, until
@@ -128,6 +129,17 @@ def test_without_a_free_slot_a_client_waits_or_comes_again(server):
     with ThreadPoolExecutor(1) as pool:
         waits = pool.submit(peers[4].check_in, 20.0)
         until(lambda: server.service.engine.waiting)
+        peers[0].send(visits[0], ONES)
+        assert waits.result(10)["number"] == 0
+
+
+def test_a_client_that_nobody_wakes_asks_again_when_its_time_is_over(server, monkeypatch):
+    peers = [server.enrol() for _ in range(5)]
+    visits = [peer.check_in() for peer in peers[:4]]
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(peers[4].check_in, 1.0)
+        until(lambda: server.service.engine.waiting)
+        monkeypatch.setattr(WaitingClients, "wake", lambda self, client: None)
         peers[0].send(visits[0], ONES)
         assert waits.result(10)["number"] == 0
 

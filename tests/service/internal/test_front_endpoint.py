@@ -35,7 +35,7 @@ from tests.service.internal.ends import (
 )
 
 LEASE_JSON = json.loads(LEASE.model_dump_json())
-WAIT_JSON = json.loads(CheckIn(token=TOKEN, wait_seconds=60.0).model_dump_json())
+WAIT_JSON = json.loads(CheckIn(token=TOKEN, waits=True).model_dump_json())
 
 
 class Gate:
@@ -181,6 +181,36 @@ def test_check_ins_end_when_nobody_waits_for_them(play: Play, path: Path) -> Non
             assert [(await end.read())["id"] for _ in range(2)] == [2, 4]
             (channel,) = leader.endpoint.channels
             assert (channel._tasks, channel._waiting, channel._weight) == (set(), {}, 0)
+
+    play(work())
+
+
+def test_a_check_in_that_waits_costs_no_task_until_its_turn(play: Play, path: Path) -> None:
+    turns: list[asyncio.Future[None]] = []
+
+    async def wait(question: Question[Any]) -> BaseModel | asyncio.Future[None]:
+        if len(turns) == 3 and turns[0].done():
+            return NO_WORK
+        turns.append(asyncio.get_running_loop().create_future())
+        return turns[-1]
+
+    async def work() -> None:
+        async with leading(path, wait) as leader:
+            async with raw(path) as end:
+                for number in (2, 3, 4):
+                    end.ask(number, WAIT_JSON)
+                await until(lambda: len(turns) == 3)
+                (channel,) = leader.endpoint.channels
+                await until(lambda: not channel._tasks)
+                end.ask(5, {"kind": "stop_waiting", "question": 3})
+                await until(turns[1].cancelled)
+                turns[0].set_result(None)
+                answer = await end.read()
+                assert (answer["id"], "check_in" in answer) == (2, True)
+                assert (list(channel._waiting), channel._weight) == ([4], LEASE.least_weight)
+            await until(turns[2].cancelled)
+            await until(lambda: channel._weight == leader.endpoint.orphaned == 0)
+            assert len(leader.questions) == 4
 
     play(work())
 

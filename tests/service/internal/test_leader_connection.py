@@ -70,7 +70,7 @@ def test_questions_are_asked_again_after_a_break(play: Play, path: Path) -> None
         async with fronting(path, waits=False) as front:
             async with leading(path, never):
                 await until(lambda: front.connection.is_connected)
-                questions = [LEASE, CheckIn(token=TOKEN, wait_seconds=5.0), REQUEST]
+                questions = [LEASE, CheckIn(token=TOKEN, waits=True), REQUEST]
                 change = REQUEST.model_copy(update={"method": "POST"})
                 asked = asyncio.create_task(ask_all(front, *questions, change))
                 await decided.wait()
@@ -180,7 +180,7 @@ def test_a_leader_that_does_not_answer_in_time(play: Play, path: Path, quick: No
     async def work() -> None:
         async with leading(path, slow) as leader, fronting(path) as front:
             began = time.monotonic()
-            wait = CheckIn(token=TOKEN, wait_seconds=3.0)
+            wait = CheckIn(token=TOKEN, waits=True)
             found, checked_in = await ask_all(front, LEASE, wait)
             assert type(found) is Refusal
             assert found.kind == "busy"
@@ -223,7 +223,7 @@ def test_a_check_in_that_is_cancelled_ends_at_the_leader(play: Play, path: Path)
 
     async def work() -> None:
         async with leading(path, wait) as leader, fronting(path) as front:
-            asked = [asyncio.create_task(front.ask(q)) for q in (CheckIn(token=TOKEN, wait_seconds=60.0), LEASE)]
+            asked = [asyncio.create_task(front.ask(q)) for q in (CheckIn(token=TOKEN, waits=True), LEASE)]
             await until(lambda: len(leader.questions) == 2)
             for task in asked:
                 task.cancel()

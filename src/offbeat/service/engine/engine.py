@@ -22,7 +22,7 @@ from offbeat.service.engine.call_recorder import CallRecorder
 from offbeat.service.engine.live_run import LiveRun
 from offbeat.service.engine.update_intake import UpdateIntake, known_visit
 from offbeat.service.engine.version_publisher import VersionPublisher
-from offbeat.service.engine.waiting_clients import WaitingClients, WorkFuture
+from offbeat.service.engine.waiting_clients import Turn, WaitingClients
 from offbeat.service.log.log_writer import LogWriter
 from offbeat.service.masked.masked_shares import MaskedShares
 from offbeat.service.refusal import Refusal
@@ -106,50 +106,37 @@ class Engine:
             return None
         return self.client_evaluations.asked(client)
 
-    async def check_in(self, client: int, wait_seconds: float) -> Assignment | None:
-        """Return the client's visit; None if there is no work in ``wait_seconds``."""
-        future = None
+    async def check_in(self, client: int, *, may_wait: bool) -> Assignment | Turn | None:
+        """Return the client's visit; if there is no work None, or its turn if it may wait."""
         async with self.lock:
-            assignment = await self._open_visit(client)
-            is_over = self.run.is_finished or client in self._dismissed
-            may_wait = not is_over and self.asked_to_evaluate(client) is None
-            if assignment is None and wait_seconds and may_wait:
-                future = self._begin_waiting(client)
-        if future is not None:
-            assignment = await self._wait(client, future, wait_seconds)
+            found = await self._open_visit(client)
+            if isinstance(found, asyncio.Future):
+                if may_wait and not self._is_stopping:
+                    return found
+                found.cancel()
+                found = None
         await self.log_writer.wait_until_durable()
-        return assignment
+        return found
 
-    async def _open_visit(self, client: int) -> Assignment | None:
-        """Return the client's visit, also a new one unless it is asked to evaluate."""
+    async def _open_visit(self, client: int) -> Assignment | Turn | None:
+        """Return the client's visit, also a new one unless it is asked to evaluate.
+
+        If there is no work return the client's turn, which the caller has to cancel unless it waits.
+        """
         is_over = self.run.is_finished or client in self._dismissed
         if is_over or self.asked_to_evaluate(client) is not None:
             return None
-        if self.coordinator.visits.has_slot(client):
-            return self.coordinator.visits.assignment(client)
-        future = self._begin_waiting(client)
-        try:
-            await self._assign()
-        finally:
-            self._end_waiting(client, future)
-        return future.result() if future.done() else None
-
-    async def _wait(self, client: int, future: WorkFuture, seconds: float) -> Assignment | None:
-        try:
-            await asyncio.wait([future], timeout=seconds)
-        finally:
-            async with self.lock:
-                self._end_waiting(client, future)
-        return future.result() if future.done() else None
-
-    def _begin_waiting(self, client: int) -> WorkFuture:
-        future = self.waiting.add(client)
-        self.coordinator.present(self.run.now, client)
-        return future
-
-    def _end_waiting(self, client: int, future: WorkFuture) -> None:
-        if self.waiting.remove(client, future):
-            self.coordinator.absent(self.run.now, client)
+        if not self.coordinator.visits.has_slot(client):
+            turn = self.waiting.add(client)
+            self.coordinator.present(self.run.now, client)
+            try:
+                await self._assign()
+            except BaseException:
+                turn.cancel()
+                raise
+            if not turn.done():
+                return turn
+        return self.coordinator.visits.assignment(client)
 
     async def offer(self, client: int, visit: int) -> tuple[Receipt | Unknown | None, ShareMessage | None]:
         """Return a visit's receipt; None if it is wanted, and the facts for its share."""
@@ -187,7 +174,11 @@ class Engine:
                 await self.try_to_assign()
             if check_in and refusal is None:
                 with suppress(Refusal):  # the client's next check-in reports the full disk
-                    assignment = await self._open_visit(client)
+                    found = await self._open_visit(client)
+                    if isinstance(found, asyncio.Future):
+                        found.cancel()
+                    else:
+                        assignment = found
         await self.log_writer.wait_until_durable()
         if refusal is not None:
             raise refusal
@@ -230,7 +221,7 @@ class Engine:
             if assignment is not None:
                 self.coordinator.drop(self.run.now, client, assignment.visit)
             self._dismissed.add(client)
-            self.waiting.release(client)
+            self.waiting.wake(client)
             self.coordinator.absent(self.run.now, client)
             await self.try_to_assign()
 
@@ -280,16 +271,18 @@ class Engine:
         if asked and self.client_evaluations is not None:
             self.run.alarm.expect(self.client_evaluations.ends)
         for client in asked:
-            self.waiting.release(client)
+            self.waiting.wake(client)
             self.coordinator.absent(self.run.now, client)
         # Before the assignment, since it may fail.
         while self._needs_version():
             await self._without_lock(self.publisher.publish())
         if self.run.is_finished:
-            self.waiting.release_all()
-        elif not (self._is_stopping or self.run.is_paused or not self.coordinator.has_work):
+            self.waiting.wake_all()
+        while self.waiting.gone:
+            self.coordinator.absent(self.run.now, self.waiting.gone.pop())
+        if not (self._is_stopping or self.run.is_finished or self.run.is_paused or not self.coordinator.has_work):
             for assignment in self.coordinator.assign(self.run.now):
-                self.waiting.give(assignment)
+                self.waiting.wake(assignment.client)
 
     def _needs_version(self) -> bool:
         """Return whether the newest version has to be written before anything else."""
@@ -328,7 +321,7 @@ class Engine:
     def stop(self) -> None:
         """Give out no more work."""
         self._is_stopping = True
-        self.waiting.release_all()
+        self.waiting.wake_all()
 
     async def close(self) -> None:
         """Write the rest of the log, and end all threads."""

@@ -11,6 +11,7 @@ from offbeat.coordinator import Assignment
 from offbeat.service.engine.client_support import lacks, supported
 from offbeat.service.engine.operations import Operations
 from offbeat.service.engine.update_admission import CheckedUpdate, Decision
+from offbeat.service.engine.waiting_clients import Turn
 from offbeat.service.internal import questions
 from offbeat.service.internal.answers import (
     BodyCheck,
@@ -33,7 +34,7 @@ class Leader:
     def __init__(self, service: Operations) -> None:
         self._service = service
         self._stored: dict[int, asyncio.Future[None]] = {}  # by version, for fronts on other machines
-        self._answers: dict[type, Callable[[Any], Coroutine[Any, Any, BaseModel]]] = {
+        self._answers: dict[type, Callable[[Any], Coroutine[Any, Any, BaseModel | Turn]]] = {
             questions.CheckIn: self._check_in,
             questions.Offer: self._offer,
             questions.MayUpload: self._may_upload,
@@ -49,14 +50,24 @@ class Leader:
 
         All rows that it depends on are in the log then.
         """
+        while isinstance(answer := await self.begin(question), asyncio.Future):
+            await answer
+        return answer
+
+    async def begin(self, question: questions.Question[A]) -> A | Turn:
+        """Return the answer to a question; its turn if it is to be asked again then."""
         answer: Any = await self._answers[type(question)](question)
         return answer
 
-    async def _check_in(self, asked: questions.CheckIn) -> CheckInAnswer:
-        client = self._service.client(asked.token)
+    async def _check_in(self, asked: questions.CheckIn) -> CheckInAnswer | Turn:
+        # A client that waits is woken at the stop, and answered that there is no work.
+        client = self._service.client(asked.token, may_stop=asked.waits)
         if (missing := self._hear(client, asked)) is not None:
             raise Refusal("not-supported", missing)
-        checked_in, assignment = await self._service.check_in(client, asked.wait_seconds)
+        found = await self._service.check_in(client, may_wait=asked.waits)
+        if isinstance(found, asyncio.Future):
+            return found
+        checked_in, assignment = found
         return CheckInAnswer(checked_in=checked_in, check=self._check_of(assignment))
 
     def _hear(self, client: int, asked: questions.CheckIn | questions.HandIn) -> str | None:

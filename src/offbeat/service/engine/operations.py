@@ -1,5 +1,6 @@
 """The operations behind the HTTP routes, without sockets."""
 
+import asyncio
 import logging
 import math
 
@@ -18,6 +19,7 @@ from offbeat.service.engine.privacy_status import is_without_clients, privacy_st
 from offbeat.service.engine.prometheus_metrics import Metrics
 from offbeat.service.engine.run_control import RunControl
 from offbeat.service.engine.update_admission import CheckedUpdate, Decision, UpdateAdmission
+from offbeat.service.engine.waiting_clients import Turn
 from offbeat.service.refusal import Refusal
 from offbeat.service.server_messages import ClientPage, Status
 from offbeat.service.server_settings import ServerSettings
@@ -117,14 +119,13 @@ class Operations:
         # Strangers may ask, so the helper's address is left out.
         return "no new versions, since the helper cannot open sums: see offbeat server status"
 
-    async def check_in(self, client: int, wait_seconds: float) -> tuple[messages.CheckedIn, Assignment | None]:
-        """Return a client's work, or when it is to check in again.
+    async def check_in(self, client: int, *, may_wait: bool) -> tuple[messages.CheckedIn, Assignment | None] | Turn:
+        """Return a client's work, when it is to check in again, or its turn.
 
         Raises:
             Refusal: The client has been revoked; or the run needs the client's number of examples, and the client has
                 not declared it, or the plan's rule gives no number of steps for it.
         """
-        self.accounts.check_client(client)  # again: the request may have waited since its token was checked
         coordinator, examples = self.engine.coordinator, self.accounts.examples.of(client)
         if examples is None and (coordinator.waits_for_examples or coordinator.needs_steps(client)):
             what = "weighs every client" if coordinator.waits_for_examples else "plans a client's steps"
@@ -135,7 +136,9 @@ class Operations:
             )
         if examples is not None and coordinator.needs_steps(client):
             await self._note_steps(client, examples)
-        assignment = await self.engine.check_in(client, wait_seconds)
+        assignment = await self.engine.check_in(client, may_wait=may_wait)
+        if isinstance(assignment, asyncio.Future):
+            return assignment
         checked_in = self._checked_in(client, assignment)
         if checked_in.finished:
             await self.engine.confirm()

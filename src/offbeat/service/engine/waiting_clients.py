@@ -1,56 +1,54 @@
 """Clients that wait for work."""
 
 import asyncio
+from functools import partial
 
-from offbeat.coordinator import Assignment
-
-WorkFuture = asyncio.Future[Assignment | None]
-"""The answer to a waiting client: its work, or None for no work."""
+Turn = asyncio.Future[None]
+"""Done once a waiting client is to check in again; cancelled by its owner if nobody waits any more."""
 
 
 class WaitingClients:
-    """The clients that wait for work; all requests of one get the same answer."""
+    """The clients that wait for work, each with a turn for every request that waits.
+
+    Attributes:
+        gone: Clients whose requests have all ended without work since this was last emptied.
+    """
 
     def __init__(self) -> None:
-        self._futures: dict[int, WorkFuture] = {}
-        self._requests: dict[int, int] = {}  # how many wait for the future
+        self._turns: dict[int, list[Turn]] = {}
+        self.gone: set[int] = set()
 
     def __len__(self) -> int:
         """Return the number of waiting clients."""
-        return len(self._futures)
+        return len(self._turns)
 
-    def add(self, client: int) -> WorkFuture:
+    def __contains__(self, client: int) -> bool:
+        """Return whether a client waits."""
+        return client in self._turns
+
+    def add(self, client: int) -> Turn:
         """Let a client wait for work."""
-        future = self._futures.get(client)
-        if future is None or future.done():
-            future = self._futures[client] = asyncio.get_running_loop().create_future()
-            self._requests[client] = 0
-        self._requests[client] += 1
-        return future
+        turn = asyncio.get_running_loop().create_future()
+        self._turns.setdefault(client, []).append(turn)
+        self.gone.discard(client)
+        turn.add_done_callback(partial(self._end, client))
+        return turn
 
-    def remove(self, client: int, future: WorkFuture) -> bool:
-        """End a request; return whether its client has neither work nor another one."""
-        if self._futures.get(client) is not future:
-            return False
-        self._requests[client] -= 1
-        if self._requests[client]:
-            return False
-        del self._futures[client], self._requests[client]
-        return not future.done() or future.result() is None
+    def wake(self, client: int) -> None:
+        """Let all requests of a client go on, if there are any."""
+        for turn in self._turns.pop(client, ()):
+            if not turn.done():
+                turn.set_result(None)
 
-    def give(self, assignment: Assignment) -> None:
-        """Answer the client's request; without one it gets the same work later."""
-        future = self._futures.get(assignment.client)
-        if future is not None and not future.done():
-            future.set_result(assignment)
+    def wake_all(self) -> None:
+        """Let all requests go on."""
+        self.gone |= self._turns.keys()
+        for client in list(self._turns):
+            self.wake(client)
 
-    def release(self, client: int) -> None:
-        """Answer a client's request, if there is one, that there is no work."""
-        future = self._futures.get(client)
-        if future is not None and not future.done():
-            future.set_result(None)
-
-    def release_all(self) -> None:
-        """Answer all requests that there is no work."""
-        for client in self._futures:
-            self.release(client)
+    def _end(self, client: int, turn: Turn) -> None:
+        if turn.cancelled() and turn in self._turns.get(client, ()):
+            self._turns[client].remove(turn)
+            if not self._turns[client]:
+                del self._turns[client]
+                self.gone.add(client)

@@ -29,7 +29,7 @@ from offbeat.service.internal.questions import (
 )
 from offbeat.service.refusal import Refusal
 
-Handler = Callable[[Question[Any]], Awaitable[BaseModel]]
+Handler = Callable[[Question[Any]], Awaitable[BaseModel | asyncio.Future[None]]]
 
 LARGEST_WEIGHT = 2 * LARGEST_FRONT_WEIGHT
 """More than this of a front's questions waits for answers only if the front does not count."""
@@ -46,7 +46,8 @@ class FrontEndpoint:
     Args:
         run: The run's id.
         handler: Called with a question, each in a task; returns an answer of the question's class or raises
-            ``Refusal``. If nobody waits any more for the answer to a ``CheckIn`` it is cancelled.
+            ``Refusal``. For a ``CheckIn`` it may return a turn, after which it is called again. It or the turn is
+            cancelled if nobody waits any more for the answer.
     """
 
     def __init__(self, run: str, handler: Handler) -> None:
@@ -110,8 +111,8 @@ class _FrontChannel(Channel):
         self._endpoint = endpoint
         self._front: str | None = None
         self._last = -1  # the last question's id
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._waiting: dict[int, asyncio.Task[None]] = {}  # check-ins
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self._waiting: dict[int, asyncio.Future[Any]] = {}  # check-ins: handlers, or turns
         self._weight = 0
 
     def opened(self) -> None:
@@ -132,8 +133,8 @@ class _FrontChannel(Channel):
                 self._greet(question)
             elif not isinstance(question, StopWaiting):
                 self._begin(number, question)
-            elif (task := self._waiting.get(question.question)) is not None:
-                task.cancel()
+            elif (waiting := self._waiting.get(question.question)) is not None:
+                waiting.cancel()
             if self.is_closing:
                 return
 
@@ -176,8 +177,8 @@ class _FrontChannel(Channel):
             event("front_connected", front=hello.front)
 
     def _leave(self) -> None:
-        for task in self._waiting.values():
-            task.cancel()
+        for waiting in self._waiting.values():
+            waiting.cancel()
         if self._front is not None and self._endpoint.fronts.get(self._front) is self:
             del self._endpoint.fronts[self._front]
 
@@ -190,18 +191,34 @@ class _FrontChannel(Channel):
         self._tasks.add(task)
         if isinstance(question, CheckIn):
             self._waiting[number] = task
-        task.add_done_callback(partial(self._end, number, size))
+        task.add_done_callback(partial(self._end, number, question))
 
-    def _end(self, number: int, size: int, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
+    def _end(self, number: int, question: Question[Any], ended: "asyncio.Future[Any]") -> None:
+        """Count a question no longer, unless it waits for its turn."""
+        self._tasks.discard(ended)
         self._waiting.pop(number, None)
-        self._weight -= size
-        if self not in self._endpoint.channels:
-            self._endpoint.orphaned -= size
+        turn = None if ended.cancelled() else ended.result()
+        is_open = self in self._endpoint.channels
+        if turn is not None and is_open:
+            self._waiting[number] = turn
+            turn.add_done_callback(partial(self._go_on, number, question))
+            return
+        if turn is not None:
+            turn.cancel()
+        self._weight -= weight(question)
+        if not is_open:
+            self._endpoint.orphaned -= weight(question)
 
-    async def _answer(self, number: int, question: Question[Any]) -> None:
+    def _go_on(self, number: int, question: Question[Any], turn: "asyncio.Future[None]") -> None:
+        self._end(number, question, turn)
+        if not (turn.cancelled() or self.is_closing):
+            self._begin(number, question)
+
+    async def _answer(self, number: int, question: Question[Any]) -> "asyncio.Future[None] | None":
         try:
             answer = await self._endpoint.handler(question)
+            if isinstance(answer, asyncio.Future):
+                return answer
             assert isinstance(answer, question.answer)
             encoded = told(number, answer)
         except Refusal as refusal:
@@ -212,6 +229,7 @@ class _FrontChannel(Channel):
             failure = Refusal("busy", "the server failed to answer: its log says why", {"Retry-After": "5"})
             encoded = told(number, Refused.of(failure))
         self.send(*encoded)
+        return None
 
 
 def _check_private(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ from offbeat.service.internal.questions import (
     weight,
 )
 
-_ANSWER_SECONDS = 20.0  # until a question is refused; a check-in's own waiting time comes on top
+_ANSWER_SECONDS = 20.0  # until a question is refused, unless it waits
 _PATIENCE_SECONDS = 2.0  # for which new questions wait for a leader; later ones are refused at once
 _OPEN_SECONDS = 2.0  # for a connection and the leader's first message
 _SWEEP_SECONDS = 1.0
@@ -90,8 +91,8 @@ class LeaderConnection:
             largest //= 2  # so that these, which weigh much, leave room for others
         if self._weight + size > largest:
             raise busy("too many requests wait for the server that leads", Unsent)
-        wait_seconds = question.wait_seconds if isinstance(question, CheckIn) else 0.0
-        deadline = self._loop.time() + _ANSWER_SECONDS + wait_seconds
+        waits = isinstance(question, CheckIn) and question.waits
+        deadline = math.inf if waits else self._loop.time() + _ANSWER_SECONDS
         pending = PendingQuestion(question, self._loop.create_future(), deadline, size)
         self._weight += size
         if self._channel is None:

@@ -65,13 +65,14 @@ class StopWaiting(Request):
 class CheckIn(Question[CheckInAnswer]):
     """A client's request for work.
 
-    ``protocol`` and ``supports`` are the client's headers ``Offbeat-Protocol`` and ``Offbeat-Supports``.
+    One that ``waits`` is answered once there may be some. ``protocol`` and ``supports`` are the client's headers
+    ``Offbeat-Protocol`` and ``Offbeat-Supports``.
     """
 
     answer = CheckInAnswer
     kind: Literal["check_in"] = "check_in"
     token: Hex32
-    wait_seconds: Annotated[float, Field(ge=0, le=60)] = 0.0
+    waits: bool = False
     protocol: _Text | None = None
     supports: _Text | None = None
 

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp
 
 from offbeat.service.engine.leader import Leader
 from offbeat.service.engine.operations import Operations
+from offbeat.service.engine.waiting_clients import Turn
 from offbeat.service.front.forwarding import forwarded
 from offbeat.service.front.front_process import FrontSettings, run_child
 from offbeat.service.internal.front_endpoint import FrontEndpoint
@@ -136,11 +137,11 @@ class Fronts:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return child
 
-    async def _answer(self, question: Question[Any]) -> BaseModel:
+    async def _answer(self, question: Question[Any]) -> BaseModel | Turn:
         if isinstance(question, Forward):
             return await forwarded(self._app, question)
         try:
-            return await self._leader.ask(question)
+            return await self._leader.begin(question)
         except Refusal as refusal:
             self._service.count_refusal(refusal.kind)
             if 400 <= refusal.status < 500:
