@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import tomllib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -70,6 +70,12 @@ def remove_durably(path: Path) -> None:
     """Remove a file if it exists; wait until that is on disk."""
     path.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def delete_files(paths: Iterable[Path]) -> None:
+    """Delete files, unless they are gone already."""
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def sync_file(file: Path | int) -> None:

@@ -1,8 +1,10 @@
 """Requests while a version is written, which takes long for a large model."""
 
 import asyncio
+import json
 import math
 import shutil
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -71,6 +73,29 @@ def test_others_go_on_and_no_later_model_is_written_under_an_earlier_number(tmp_
     check_log(tmp_path / "killed")
     with running(tmp_path / "killed") as server:
         assert torch.equal(server.service.engine.coordinator.algorithm.model, model)
+
+
+def test_each_version_that_is_due_is_evaluated_though_others_go_on_meanwhile(tmp_path):
+    command = [sys.executable, "-c", "while input(): print('{}', flush=True)"]
+    with running(
+        tmp_path / "server",
+        lambda: FedBuff(buffer_size=2, concurrency=5),
+        evaluate_every=1,
+        evaluate_command=command,
+        checkpoint_seconds=1e6,
+    ) as server:
+        engine, peers = server.service.engine, [server.enrol() for _ in range(4)]
+        visits = [peer.check_in() for peer in peers]
+        with ThreadPoolExecutor(2) as pool, uploading(server, peers, visits):
+            assert peers[2].http.post("/v1/visits/0/heartbeat").json()["wanted"]
+            late = [pool.submit(peer.send, visit, ONES) for peer, visit in zip(peers[2:], visits[2:], strict=True)]
+            until(lambda: engine.publisher.due == [1, 2])
+            checkpoint = asyncio.run_coroutine_threadsafe(server.checkpoints.write(), server.loop)
+        assert all(one.result(10)["counted"] for one in late)
+        checkpoint.result(10)
+        results = tmp_path / "server" / "evaluations.jsonl"
+        until(lambda: results.exists() and results.read_text().count("\n") == 2)
+        assert [json.loads(line)["version"] for line in results.read_text().splitlines()] == [1, 2]
 
 
 def test_a_client_that_is_revoked_while_a_version_is_written_gets_no_work(tmp_path):

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from offbeat_core.files import delete_files
 from safetensors.torch import load_file
 
 from offbeat.service.store import model_files
@@ -45,7 +46,7 @@ def test_a_link_outlives_its_version(is_published, models, tmp_path):
     if is_published:
         models.publish(3)
     models.link(3, tmp_path / "link")
-    models.keep([])
+    delete_files(models.forget([]))
     models.discard_pending()
     assert torch.equal(load_file(tmp_path / "link")["bias"], VECTOR[4:])
     assert not models.path(3).exists()
@@ -57,7 +58,7 @@ def test_other_versions_are_deleted_and_other_files_stay(models, tmp_path):
     for version in range(3):
         models.write(version, VECTOR)
         models.publish(version)
-    models.keep([1, 7])
+    delete_files(models.forget([1, 7]))
     assert models.versions() == {1}
     assert (tmp_path / "notes.safetensors").exists()
 

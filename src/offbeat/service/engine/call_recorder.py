@@ -35,13 +35,6 @@ class CallRecorder:
         self._tally = tally
         run.coordinator.record = self._record
 
-    def delete_covered(self, number: int) -> list[Path]:
-        """Delete and return the files of updates that only rows up to ``number`` need."""
-        deleted = self.update_files.forget(number)
-        for path in deleted:
-            path.unlink(missing_ok=True)
-        return deleted
-
     def _record(self, call: RecordedCall) -> None:
         if call.name in _NOT_LOGGED:
             return

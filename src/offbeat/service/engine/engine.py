@@ -267,12 +267,15 @@ class Engine:
             self.has_sealed.set()
         if self._is_stopping:
             return
-        asked = await self.publisher.evaluate()  # with the lock held, so that no version is left out
-        if asked and self.client_evaluations is not None:
+        self.publisher.note_due()
+        while self.publisher.due:
+            version = self.publisher.due[0]
+            await self._without_lock(self.publisher.publish(version))
+            for client in self.publisher.evaluate(version):
+                self.waiting.wake(client)
+                self.coordinator.absent(self.run.now, client)
+        if self.client_evaluations is not None:
             self.run.alarm.expect(self.client_evaluations.ends)
-        for client in asked:
-            self.waiting.wake(client)
-            self.coordinator.absent(self.run.now, client)
         # Before the assignment, since it may fail.
         while self._needs_version():
             await self._without_lock(self.publisher.publish())

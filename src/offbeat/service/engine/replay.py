@@ -1,6 +1,7 @@
 """A server's state that follows the log: at a start, and on a standby."""
 
 from offbeat_core.errors import OffbeatError
+from offbeat_core.files import delete_files
 from offbeat_private.masks.envelope import parse
 
 from offbeat.coordinator import Coordinator
@@ -49,7 +50,7 @@ class Replay:
         self._folder = store.folder
         self._updates = UpdateFolder(store.folder / "updates", store.shared)
         # A kill may have left other versions incomplete.
-        self.models.keep(loaded.versions)
+        delete_files(self.models.forget(loaded.versions))
         self.models.discard_pending()
 
     def apply(self, row: Row) -> None:
@@ -78,9 +79,7 @@ class Replay:
 
     def _delete_covered(self, number: int) -> None:
         """Delete this server's files that another one's checkpoint covers."""
-        for path in self.files.forget(number):
-            path.unlink(missing_ok=True)
-        self.models.keep(needed_versions(self.coordinator))
+        delete_files([*self.files.forget(number), *self.models.forget(needed_versions(self.coordinator))])
 
     def _call(self, row: Row) -> None:
         algorithm, visits = self.coordinator.algorithm, self.coordinator.visits

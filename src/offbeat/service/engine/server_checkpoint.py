@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from offbeat_core.errors import OffbeatError
-from offbeat_core.files import sync_file, sync_folder
+from offbeat_core.files import delete_files, sync_file, sync_folder
 
 from offbeat.algorithms.components.component import prefixed, under
 from offbeat.coordinator import Coordinator
@@ -84,7 +84,11 @@ class CheckpointWriter:
         if self._shared is not None:
             names = await self._share(self._shared, number, path, versions)
         async with engine.lock:
-            names |= {f"updates/{file.name}" for file in self._delete_covered(number, versions)}
+            updates = engine.calls.update_files.forget(number)
+            models = self._superfluous_models(versions)
+        # The file system takes long to delete large files.
+        await asyncio.to_thread(delete_files, [*updates, *models, *self._earlier_checkpoints(number)])
+        names |= {f"updates/{file.name}" for file in updates}
         self._covered.append((engine.run.now, number, names))
         await self._forget()
         self.reserve_size = path.stat().st_size + engine.models.path(max(versions)).stat().st_size + _LOG_BYTES
@@ -129,23 +133,23 @@ class CheckpointWriter:
         models = {model_name(version, kept.digest(version)) for version in kept.versions()}
         return self._shared_names.union(updates, models, *(names for _, _, names in self._covered))
 
-    def _delete_covered(self, number: int, versions: set[int]) -> list[Path]:
-        """Delete the files that only earlier rows need; return those of updates."""
-        engine = self._engine
+    def _superfluous_models(self, versions: set[int]) -> list[Path]:
+        """Return the files of versions that nobody needs, also no checkpoint."""
+        models = self._engine.models
         # The coordinator's newest version may have no file yet.
-        published = max(engine.models.versions())
-        engine.models.keep({published} | _needed_versions(engine) | versions | self._kept_versions)
+        kept = {max(models.versions())} | _needed_versions(self._engine) | versions | self._kept_versions
         self._kept_versions = versions
-        for other in numbers_of(self._folder / "checkpoints"):
-            if other < number:
-                _path(self._folder, other).unlink(missing_ok=True)
-        return engine.calls.delete_covered(number)
+        return models.forget(kept)
+
+    def _earlier_checkpoints(self, number: int) -> list[Path]:
+        return [_path(self._folder, other) for other in numbers_of(self._folder / "checkpoints") if other < number]
 
 
 def _needed_versions(engine: Engine) -> set[int]:
     """Return the versions that visits or evaluations need, and the newest."""
     evaluations = engine.client_evaluations
-    return engine.run.needed_versions() | (set() if evaluations is None else evaluations.needed_versions)
+    asked = set[int]() if evaluations is None else evaluations.needed_versions
+    return engine.run.needed_versions().union(asked, engine.publisher.due)
 
 
 class LoadedCheckpoint(NamedTuple):

@@ -27,12 +27,14 @@ class VersionPublisher:
 
     Attributes:
         problem: The reason why the newest version cannot be written; None if it can.
+        due: The versions to be evaluated, oldest first.
         evaluations: Evaluates some of the versions; None for none.
         client_evaluations: Has some of the versions evaluated by clients; None for none.
     """
 
     def __init__(self, coordinator: Coordinator, models: ModelFiles, log_writer: LogWriter, disk: Disk) -> None:
         self.problem: str | None = None
+        self.due: list[int] = []
         self.evaluations: EvaluationQueue | None = None
         self.client_evaluations: ClientEvaluations | None = None
         self._algorithm = coordinator.algorithm
@@ -42,7 +44,7 @@ class VersionPublisher:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="aggregator")
         self._making: dict[int, asyncio.Task[None]] = {}  # by version
         self._last_published = -1
-        self._last_evaluated = self._algorithm.version
+        self._last_due = self._algorithm.version
         self._reported_steps = len(self._algorithm.refused_steps)
 
     @property
@@ -50,22 +52,25 @@ class VersionPublisher:
         """True if the newest version is not written yet."""
         return self._algorithm.version != self._last_published
 
-    async def publish(self) -> None:
-        """Write the newest version, and publish it once the log is on disk.
+    async def publish(self, version: int | None = None) -> None:
+        """Write a version, the newest by default; publish it once the log is on disk.
 
         Raises:
             Refusal: The version cannot be written, or its updates cannot be read.
         """
-        version = self._algorithm.version
-        if version == self._last_published:
-            return
+        if version is None:
+            version = self._algorithm.version
+        if version in self._making or version > self._last_published:
+            await asyncio.shield(self._begin(version))
+
+    def _begin(self, version: int) -> "asyncio.Task[None]":
+        """Begin to write a version, while it is the newest, unless that has begun."""
         task = self._making.get(version)
         if task is None:
-            # At once, while the version is the newest.
             written = asyncio.get_running_loop().run_in_executor(self._thread, self._write, version)
             task = self._making[version] = asyncio.create_task(self._publish(version, written))
             task.add_done_callback(lambda task: task.cancelled() or task.exception())  # if nobody waits any more
-        await asyncio.shield(task)
+        return task
 
     async def _publish(self, version: int, written: "asyncio.Future[bool]") -> None:
         try:
@@ -88,27 +93,29 @@ class VersionPublisher:
                 self._models.write(version, algorithm.model, algorithm.down())
         return is_in_time
 
-    async def evaluate(self) -> list[int]:
-        """Have the newest version evaluated if it is due; return the clients for it.
+    def note_due(self) -> None:
+        """Begin to write the newest version if it is to be evaluated."""
+        version = self._algorithm.version
+        if version > self._last_due:
+            self._last_due = version
+            if any(one is not None and one.wants(version) for one in (self.evaluations, self.client_evaluations)):
+                self.due.append(version)
+                self._begin(version)
 
-        Raises:
-            Refusal: The version cannot be written.
-        """
-        version, queue, clients = self._algorithm.version, self.evaluations, self.client_evaluations
-        if version <= self._last_evaluated:
+    def evaluate(self, version: int) -> list[int]:
+        """Have a written version that is due evaluated; return the clients for it."""
+        if version not in self.due:  # another request was faster
             return []
-        is_for_queue = queue is not None and queue.wants(version)
-        is_for_clients = clients is not None and clients.wants(version)
-        if not is_for_queue and not is_for_clients:
-            return []
-        await self.publish()
-        self._last_evaluated = version
-        if queue is not None and is_for_queue:
-            try:
+        self.due.remove(version)
+        queue, clients = self.evaluations, self.client_evaluations
+        try:
+            self._models.digest(version)
+            if queue is not None and queue.wants(version):
                 queue.add(version)
-            except OSError as error:  # which must not keep clients from their work
-                event("evaluation_failed", logging.WARNING, version=version, problem=error.strerror)
-        return clients.begin(version) if clients is not None and is_for_clients else []
+        except OSError as error:  # which must not keep clients from their work
+            event("evaluation_failed", logging.WARNING, version=version, problem=error.strerror)
+            return []
+        return clients.begin(version) if clients is not None and clients.wants(version) else []
 
     async def aggregate(self, work: Callable[[], T]) -> T:
         """Do work that may add up vectors in the thread for it."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 import torch
-from offbeat_core.files import sha256
+from offbeat_core.files import delete_files, sha256
 from offbeat_core.model_file import DOWN
 from torch import Tensor
 
@@ -109,16 +109,16 @@ class ModelFiles:
         parts = vector.split([_size(shape) for _, shape in self._layout])
         return {name: part.reshape(tuple(shape)) for part, (name, shape) in zip(parts, self._layout, strict=True)}
 
-    def keep(self, versions: Collection[int]) -> None:
-        """Delete all other published versions."""
-        for version in self.versions() - set(versions):
-            self.path(version).unlink()
+    def forget(self, kept: Collection[int]) -> list[Path]:
+        """Return the files of all other published versions, which are to be deleted."""
+        others = self.versions() - set(kept)
+        for version in others:
             self._digests.pop(version, None)
+        return [self.path(version) for version in others]
 
     def discard_pending(self) -> None:
         """Delete an earlier server's pending versions."""
-        for path in self._folder.glob(".*.pending"):
-            path.unlink()
+        delete_files(self._folder.glob(".*.pending"))
 
 
 def _size(shape: Sequence[int]) -> int:
