@@ -1,5 +1,6 @@
 """The JSON bodies between server and client, as in ``docs/protocol.md``."""
 
+from functools import lru_cache
 from typing import Annotated
 
 from offbeat_core.digests import DigestKind
@@ -117,8 +118,9 @@ class PlanMessage(Answer):
     by_epochs: bool = False
 
     @classmethod
+    @lru_cache
     def of(cls, plan: LocalPlan) -> "PlanMessage":
-        """Return the message for a plan."""
+        """Return the message for a plan, one for all visits of it, which must not change."""
         compression = plan.compression and CompressionMessage(
             name=plan.compression.name, parameters=dict(plan.compression.parameters)
         )

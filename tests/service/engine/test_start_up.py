@@ -80,7 +80,7 @@ def test_a_row_that_cannot_be_replayed_or_is_missing_is_named(tmp_path):
     folder, settings = written(tmp_path, LENGTH)
     first, _ = updates(folder)[0]
     shutil.copytree(folder, tmp_path / "gap")
-    other = "replace(arguments, '\"client\": 0', '\"client\": 3')"
+    other = "replace(arguments, '\"client\":0', '\"client\":3')"
     change(folder, f"UPDATE log SET arguments = {other} WHERE number = {first}")
     assert re.search(rf"{folder} is broken: row {first} .*restore a backup", refusal(folder, settings))
     change(tmp_path / "gap", f"DELETE FROM log WHERE number = {first}")

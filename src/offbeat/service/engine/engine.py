@@ -283,15 +283,16 @@ class Engine:
             self.waiting.wake_all()
         while self.waiting.gone:
             self.coordinator.absent(self.run.now, self.waiting.gone.pop())
-        if not (self._is_stopping or self.run.is_finished or self.run.is_paused or not self.coordinator.has_work):
+        if not (self._is_stopping or self.run.is_finished or self.run.is_paused):
             for assignment in self.coordinator.assign(self.run.now):
                 self.waiting.wake(assignment.client)
 
     def _needs_version(self) -> bool:
         """Return whether the newest version has to be written before anything else."""
-        self.run.close_visits()
-        is_needed = self.run.is_finished or (not self.run.is_paused and self.coordinator.has_work)
-        return is_needed and self.publisher.is_behind
+        if self.run.is_finished:
+            self.run.close_visits()
+            return self.publisher.is_behind
+        return self.publisher.is_behind and not self.run.is_paused and self.coordinator.has_work
 
     async def _without_lock(self, work: Coroutine[Any, Any, None]) -> None:
         """Do work while others may hold the lock, which is held before and after."""

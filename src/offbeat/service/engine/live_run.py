@@ -100,7 +100,7 @@ class LiveRun:
     @property
     def is_finished(self) -> bool:
         """Return whether the run is over."""
-        return self.has_ended_early or self.coordinator.algorithm.version >= self.stop_versions
+        return self.coordinator.algorithm.version >= self.stop_versions or self.has_ended_early
 
     def close_visits(self) -> None:
         """Close a finished run's visits, so that no answer changes once it is extended."""

@@ -115,10 +115,15 @@ def known_visit(call: Callable[[], T]) -> T:
 
 def reported(header: UpdateHeader, *, needs_loss: bool) -> Report:
     """Return the report for the algorithm; with the loss only if it is needed."""
-    report = Report(**header.model_dump(include=set(Report.__annotations__)))
-    if not needs_loss:
-        report["loss"] = None
-    return report
+    return Report(
+        examples=header.examples,
+        steps=header.steps,
+        normaliser=header.normaliser,
+        since=header.since,
+        step_seconds=header.step_seconds,
+        upload_seconds=header.upload_seconds,
+        loss=header.loss if needs_loss else None,
+    )
 
 
 def private_report(header: Header, plan: LocalPlan) -> Report:

@@ -1,13 +1,13 @@
 """The log's writer: many requests share one append (group commit)."""
 
 import asyncio
-import json
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from offbeat_core.errors import OffbeatError
+from pydantic_core import to_json
 
 from offbeat.service.log.log import Change, LogUnavailableError, ReplacedError, Row, UnknownOutcomeError
 from offbeat.service.log.term import Term
@@ -102,7 +102,7 @@ class LogWriter:
         """Enter the next row, of a change and what belongs to it; see ``Row``."""
         self.number += 1
         owner, name, arguments = change
-        text = json.dumps(arguments)
+        text = to_json(arguments, inf_nan_mode="constants").decode()
         row = Row(self.number, self._term.epoch, owner, name, text, digest, blob, entry, head, body)
         self._next.rows.append(row)
         self._count_entry()

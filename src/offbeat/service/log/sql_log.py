@@ -20,6 +20,7 @@ from offbeat.service.log.tables import bodies, is_rare, log, prepare
 T = TypeVar("T")
 
 _FORGOTTEN_AT_ONCE = 100  # small updates
+_COLUMNS = [column.name for column in log.c if column.name != "run"]
 
 # SQLite's errors that may pass while the server runs. After any other the file's content is unknown.
 _TEMPORARY = ("FULL", "READONLY", "CANTOPEN", "BUSY")
@@ -51,6 +52,10 @@ class SqlLog:
         self._engine = engine
         self._make_room = make_room
         self._is_sqlite = engine.dialect.name == "sqlite"
+        # As text, since SQLAlchemy would take as long to build the statement as SQLite takes to carry it out.
+        make: Any = type(engine.dialect)
+        dialect = make(paramstyle="named" if self._is_sqlite else "pyformat")
+        self._inserts = {table: str(sa.insert(table).compile(dialect=dialect)) for table in (log, bodies)}
         self._thread = ThreadPoolExecutor(1, "log")
         self._server = secrets.token_hex(8)  # the key of this server's signs of life
         self._has_shown = False
@@ -175,12 +180,11 @@ class SqlLog:
         is_last = (log.c.run == self.run) & (log.c.number == number)
         if number and connection.execute(sa.select(log.c.epoch).where(is_last)).scalar() != epoch:
             raise ReplacedError(f"the log has no row {number} of epoch {epoch}")
-        names = [column.name for column in log.c if column.name != "run"]
-        values = [{"run": self.run, **{name: getattr(row, name) for name in names}} for row in rows]
-        connection.execute(sa.insert(log), values)
+        values = [{"run": self.run, **{name: getattr(row, name) for name in _COLUMNS}} for row in rows]
+        connection.exec_driver_sql(self._inserts[log], values)
         small = [{"run": self.run, "number": row.number, "body": row.body} for row in rows if row.body is not None]
         if small:
-            connection.execute(sa.insert(bodies), small)
+            connection.exec_driver_sql(self._inserts[bodies], small)
 
     def _last_epoch(self) -> int:
         query = sa.select(log.c.epoch).where(log.c.run == self.run).order_by(log.c.number.desc()).limit(1)
