@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import logging
 import secrets
 import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
+
+from offbeat_core.serving.console_log import event
 
 from offbeat.coordinator import Coordinator
 from offbeat.service.client_evaluation.client_evaluations import OWNER as EVALUATIONS
@@ -27,10 +30,13 @@ from offbeat.service.log.tables import is_rare, log
 from offbeat.service.log.term import Term
 from offbeat.service.masked.masked_shares import MaskedShares
 from offbeat.service.server_settings import ServerSettings
+from offbeat.service.store.disk import UnreachableFilesError
 from offbeat.service.store.model_files import Layout
 from offbeat.service.store.server_state import RunState, check_config
 from offbeat.service.store.store import Store
 from offbeat.service.updates.uploads import clean_up
+
+_PATIENCE_SECONDS = 10.0  # for a shared log that fails just after the lead was taken
 
 
 def _begin_life(log: SqlLog, log_writer: LogWriter, failed: Callable[[BaseException], None]) -> asyncio.Task[None]:
@@ -94,7 +100,7 @@ async def open_engine(
     shares = None if terms is None else MaskedShares(terms, coordinator, models, replay.history.keys)
     async with AsyncExitStack() as unless_started:
         life = None
-        log_writer = LogWriter(term, store.disk, failed)
+        log_writer = LogWriter(term, store.disk, failed, 0.0 if store.shared is None else _PATIENCE_SECONDS)
         unless_started.push_async_callback(log_writer.close)
         if store.shared is not None:
             life = _begin_life(store.log, log_writer, failed)
@@ -108,7 +114,13 @@ async def open_engine(
         if settings.client_evaluation is not None:
             _resume_evaluations(settings.client_evaluation, store, engine)
         checkpoints = CheckpointWriter(store, engine)
-        await checkpoints.write()
+        try:
+            await checkpoints.write()
+        except UnreachableFilesError as error:
+            if store.newest_shared_checkpoint() is None:
+                raise
+            # As while it leads: the last checkpoint still holds.
+            event("blobs_unavailable", logging.WARNING, problem=str(error))
         for version in models.versions():
             models.digest(version)  # now, while nobody waits for it
         unless_started.pop_all()

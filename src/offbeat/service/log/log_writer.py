@@ -38,13 +38,17 @@ class LogWriter:
         term: Leads the log.
         disk: Tells whether the server takes in anything new.
         failed: Called once nothing more may be answered: another process leads, or the log's content is unknown.
+        patience_seconds: How long requests wait at first while the log cannot be written.
 
     Attributes:
         number: That of the last row that was entered.
     """
 
-    def __init__(self, term: Term, disk: Disk, failed: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, term: Term, disk: Disk, failed: Callable[[BaseException], None], patience_seconds: float = 0.0
+    ) -> None:
         self.number = term.number
+        self._patient_until = asyncio.get_running_loop().time() + patience_seconds
         self._term = term
         self._disk = disk
         self._failed = failed
@@ -188,7 +192,8 @@ class LogWriter:
                     continue
                 batch, self._next = self._next, _Batch()
                 while (problem := await self._append(batch)) is not None:
-                    self._refuse_waiters(problem)
+                    if self._is_stopping or asyncio.get_running_loop().time() >= self._patient_until:
+                        self._refuse_waiters(problem)
                     if self._is_stopping:
                         return
                     await asyncio.sleep(_RETRY_SECONDS)

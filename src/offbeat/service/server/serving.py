@@ -281,15 +281,19 @@ def _disk_errors(folder: Path, end: CommonEnd) -> Generator[None]:
     try:
         yield
     except UnreachableFilesError as error:
-        raise OffbeatError(f"the store of large files cannot be used: {error}") from error
+        raise OffbeatError(
+            f"the store of large files cannot be used: {error}; start the server again once it can"
+        ) from error
     except OSError as error:
         raise OffbeatError(
             f"the server's disk cannot be used: {error.strerror or error}: {error.filename or folder}"
         ) from error
     except LogUnavailableError as error:
-        raise OffbeatError(f"the log cannot be used: {error}") from error
+        raise OffbeatError(f"the log cannot be used: {error}; start the server again once it can") from error
     except exc.DatabaseError as error:
         raise OffbeatError(f"the server's database cannot be used: {error.orig}: {folder}") from error
     except Refusal as refusal:
-        error = end.error or refusal
-        raise OffbeatError(f"the server's disk cannot be used: {error}: {folder}") from error
+        if isinstance(end.error, OffbeatError):  # another server leads
+            raise end.error from None
+        problem = refusal if end.error is None else f"the server's disk cannot be used: {end.error}"
+        raise OffbeatError(f"{problem}: {folder}") from refusal
