@@ -58,7 +58,7 @@ def test_a_check_in_that_cannot_be_answered_leaves_nobody_waiting(tmp_path, monk
         full.set()
         answer = peers[1].http.post("/v1/checkin", json={})
         assert kind_of(answer, 503) == "no-space"
-        assert len(server.service.engine.waiting) == 0
+        until(lambda: len(server.service.engine.waiting) == 0)
         full.clear()
         until(lambda: peers[2].http.get("/readyz").status_code == 200)
         assert peers[2].check_in()["version"] == 1
