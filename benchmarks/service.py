@@ -14,9 +14,9 @@ which the kernel takes back whenever it needs to. ``start_rss_mib`` is the most 
 
 ``large``: updates of 40 MB into FedBuff (K = 10). ``blake3``: the same with that digest. ``ratio_to_hashing`` is the
 ratio of both to a bare server that makes the same digest. ``small``: updates of 31 kB. Each is one request, which gets
-the next work too. ``download``: a model of 40 MB. ``idle``: clients that wait. ``huge``: one update of 2 GB.
-``memory``: eight clients of models of several sizes. ``flower``: Flower's SuperLink on the work of ``large``, in turn
-with ours; see ``studies/peers/superlink.py``.
+the next work too. ``download``: a model of 40 MB. ``nginx``: the same by nginx, without TLS. ``idle``: clients that
+wait. ``huge``: one update of 2 GB. ``memory``: eight clients of models of several sizes. ``flower``: Flower's
+SuperLink on the work of ``large``, in turn with ours; see ``studies/peers/superlink.py``.
 """
 
 import argparse
@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import http_stacks
+from nginx import Nginx
 from offbeat_core.digests import DigestKind, new_digest
 from service_load import Client, Load, Offbeat, body_of, together
 
@@ -42,9 +43,10 @@ LARGE, SMALL, HUGE = 10_000_000, 7_850, 500_000_000  # parameters
 UPDATES = 64  # large ones in a repetition
 Row = dict[str, Any]
 
-LOADS = [("large", 8), ("large", 32), ("blake3", 8), ("blake3", 32), ("small", 64), ("small", 1000), ("download", 32)]
+LARGE_LOADS = [("large", 8), ("large", 32), ("blake3", 8), ("blake3", 32)]
+LOADS = [*LARGE_LOADS, ("small", 64), ("small", 1000), ("download", 32), ("nginx", 32)]
 SIZES = [10_000, 1_000_000, 10_000_000, 40_000_000]
-CASES = ("large", "blake3", "small", "download", "idle", "huge", "memory", "flower")
+CASES = ("large", "blake3", "small", "download", "nginx", "idle", "huge", "memory", "flower")
 
 
 class Setting:
@@ -59,12 +61,17 @@ class Setting:
         self._hashing = bare_server(tls, folder, f"bare-{kind}") if case in ("large", "blake3") else None
         self._connections = connections
         clients = [self.server.enrol() for _ in range(connections)]
+        self._nginx = None
+        if case == "nginx":
+            self._nginx = Nginx(folder / "nginx", self.server.port, self.server.store / "models")
+            for client in clients:
+                client.line = socket.create_connection(("127.0.0.1", self._nginx.port))
         body = body_of(length)
         self._bytes = len(body)
-        path = {"download": "/model", "small": "/small"}.get(case, "/upload")
+        path = {"download": "/model", "nginx": "/model", "small": "/small"}.get(case, "/upload")
         self._exchange = http_stacks.exchange(True, path)
         self._works: list[Callable[[], object]]
-        if case == "download":
+        if path == "/model":
             self.server.enrol().ask("POST", "/v1/checkin", {})  # the model is there when somebody has work
             self._works = [client.download for client in clients]
         else:
@@ -114,6 +121,8 @@ class Setting:
         self._bare.kill()
         if self._hashing is not None:
             self._hashing.kill()
+        if self._nginx is not None:
+            self._nginx.stop()
         self.server.stop()
 
 
@@ -128,7 +137,7 @@ def loads(
     case: str, connections: int, repetitions: int, with_tls: Sequence[bool], folder: Path, fronts: int
 ) -> Iterator[Row]:
     """Yield the rows without and with TLS."""
-    settings = [Setting(case, connections, tls, folder, fronts) for tls in with_tls]
+    settings = [Setting(case, connections, tls, folder, fronts) for tls in with_tls if case != "nginx" or not tls]
     for repetition in range(repetitions):
         for setting in settings:
             setting.measure(bare_first=not repetition % 2)
@@ -152,7 +161,7 @@ def idle(connections: int, tls: bool, folder: Path, fronts: int) -> Row:
     cpu = server.cpu_seconds()
     time.sleep(10)
     share = (server.cpu_seconds() - cpu) / 10
-    row = {"case": "idle", "connections": connections, "tls": tls, "core_percent": round(100 * share, 1)}
+    row: Row = {"case": "idle", "connections": connections, "tls": tls, "core_percent": round(100 * share, 1)}
     row |= {"model_mib": mib(4 * SMALL), **server.memory()}
     row["rss_mib_of_each"] = [round(size) for size in server.mib_of_each("VmRSS:")]
     server.stop()

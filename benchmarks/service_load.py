@@ -103,6 +103,7 @@ class Offbeat:
             raise ChildProcessError(f"the server of a model of {length:,} parameters did not start: status {ended}")
         host, _, port = line.partition("://")[2].partition(": ")[0].partition(":")
         self._address = (host, int(port))
+        self.port = int(port)
         self._context = ssl.create_default_context(cafile=keep / "tls" / "ca.pem") if tls else None
         self._enrolment = (keep / "enrolment-token").read_text().strip()
         self.admin_token = (keep / "admin-token").read_text().strip()

@@ -10,6 +10,7 @@ _WHAT = {
     "blake3": "the same, BLAKE3",
     "small": "updates of 31 kB",
     "download": "models of 40 MB to clients",
+    "nginx": "the same, by nginx",
     "idle": "waiting clients",
     "huge": "one update of 2 GB",
     "memory": "updates",
@@ -46,7 +47,7 @@ def rates(rows: Sequence[Row]) -> str:
                 str(row["server_cores"]),
                 str(row["client_cores"]),
             ]
-            for row in _of(rows, "large", "blake3", "small", "download")
+            for row in _of(rows, "large", "blake3", "small", "download", "nginx")
         ),
     )
 

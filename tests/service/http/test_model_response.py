@@ -1,8 +1,11 @@
-"""A version that a checkpoint deletes while it is downloaded."""
+"""Downloads of a version that a checkpoint deletes, and by nginx."""
 
+import importlib
 import os
+import shutil
 from pathlib import Path
 
+import httpx
 import pytest
 from starlette.responses import FileResponse
 
@@ -65,3 +68,26 @@ def test_ranges_that_make_no_sense_leave_no_file_open(server, peer):
     for ranges in ("bytes=", "bytes=-0", "bytes=--1", f"bytes=0-{long}", "bytes=\xb2-"):
         assert download(peer, ranges.encode("latin-1")).status_code in (200, 206, 400, 416)
     until(lambda: models_open() == [])
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx")
+def test_nginx_as_documented_sends_models_that_the_server_permits(server, peer, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "benchmarks")
+    port, models = int(server.url.rpartition(":")[2]), server.folder / "models"
+    nginx = importlib.import_module("nginx").Nginx(tmp_path / "nginx", port, models)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{nginx.port}", headers=peer.http.headers) as http:
+            model, content = http.get("/v1/models/0"), peer.http.get("/v1/models/0").content
+            assert model.content == content
+            assert model.headers["cache-control"] == "private, no-cache"
+            assert http.get("/v1/models/0", headers={"Range": "bytes=10-19"}).content == content[10:20]
+            sha256 = server.service.engine.models.digest(0)
+            assert http.get("/v1/models/0", headers={"If-None-Match": f'"{sha256}"'}).status_code == 304
+            assert model.headers["etag"] != f'"{sha256}"'  # it is nginx's own
+            assert http.get("/models/0.safetensors").status_code == 404
+            assert http.get("/v1/models/0", headers={"Authorization": "Bearer none"}).status_code == 401
+            assert http.post("/v1/visits/0/heartbeat").json()["wanted"]
+        direct = peer.http.get("/v1/models/0", headers={"Offbeat-Models": "/elsewhere"})
+        assert (direct.content, direct.headers["x-accel-redirect"]) == (b"", "/elsewhere/0.safetensors")
+    finally:
+        nginx.stop()

@@ -6,7 +6,7 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
-from fastapi.responses import FileResponse
+from fastapi.responses import FileResponse, Response
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
@@ -16,7 +16,8 @@ from offbeat.service.refusal import Refusal
 class ModelResponse(FileResponse):
     """Sends a file, or a range of it, that a checkpoint may delete at any moment.
 
-    The HTTP server sends a whole file, which is faster; it answers 404 if the file is gone by then. For a range the
+    The HTTP server sends a whole file, which is faster; it answers 404 if the file is gone by then. An nginx in front
+    of it sends the file itself if it says, by ``Offbeat-Models``, where it has the folder of models. For a range the
     file is opened before the answer begins, so the answer is complete. The ``ETag`` is the file's SHA-256: a server
     that was restored from a backup may make other bytes of the same version.
     """
@@ -33,6 +34,11 @@ class ModelResponse(FileResponse):
             scope = {**scope, "headers": [pair for pair in scope["headers"] if pair[0] != b"range"]}
         elif "range" in wanted and os.path.isdir("/dev/fd"):  # noqa: PTH112
             await self._send_range(scope, receive, send)
+            return
+        elif (folder := wanted.get("offbeat-models")) is not None:
+            place = f"{folder}/{Path(self.path).name}"
+            headers = {**self.headers, "x-accel-redirect": place, "content-length": "0"}
+            await Response(headers=headers)(scope, receive, send)
             return
         await super().__call__(scope, receive, send)
 
