@@ -59,7 +59,7 @@ def test_a_version_is_handed_out_evaluated_and_exported_once_its_log_is_on_disk(
     peers = [server.enrol() for _ in range(3)]
     visit = peers[0].check_in()
     engine = server.service.engine
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(3) as pool:
         with no_commits(server):
             upload = pool.submit(peers[0].put, visit, body_of(ONES))
             until(lambda: engine.coordinator.algorithm.version == 1)
@@ -67,11 +67,13 @@ def test_a_version_is_handed_out_evaluated_and_exported_once_its_log_is_on_disk(
             until(lambda: engine.coordinator.statistics.assigned == 2)  # so version 1 has been written
             reader = peers[2].http
             assert reader.get("/v1/models/latest").headers["location"] == "/v1/models/0"
-            assert reader.get("/v1/models/1").status_code == 404
+            too_early = pool.submit(reader.get, "/v1/models/1")  # a denial waits for the log, too
             assert newest_model(server.folder).name == "0.safetensors"
             assert not recorded.exists()
             assert not upload.done()
             assert not work.done()
+            assert not too_early.done()
+        assert too_early.result(20).status_code == 404
         assert upload.result(20).json()["receipt"]["new_version"]
         assert work.result(20)["version"] == 1
     assert reader.get("/v1/models/latest").headers["location"] == "/v1/models/1"
