@@ -46,6 +46,7 @@ class FaultProxy:
     def __init__(self, server: str) -> None:
         self._server = urlsplit(server)
         self._planned: list[_Planned] = []
+        self._tasks = set[asyncio.Task[None] | None]()
         self.address = ""
         self.requests: list[str] = []
         self.left = 0
@@ -56,11 +57,14 @@ class FaultProxy:
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Handle one connection."""
+        task = asyncio.current_task()
+        self._tasks.add(task)  # the event loop itself holds weak references only
         try:
             await self._answer(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
+            self._tasks.discard(task)
             writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from offbeat.service.refusal import KINDS, Refusal, is_descriptor_shortage, no_space
-from offbeat.service.store.disk import UnreachableFilesError
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
 
@@ -44,10 +43,6 @@ def test_a_shortage_of_descriptors_is_not_a_full_disk(code: int, kind: str) -> N
     refusal = no_space(error)
     assert (refusal.kind, refusal.headers) == (kind, {"Retry-After": "5"})
     assert ("the reason" in refusal.detail) is (kind == "no-space")
-
-
-def test_a_place_that_cannot_be_reached_is_not_a_full_disk() -> None:
-    assert "the store: no connection" in no_space(UnreachableFilesError("the store: no connection")).detail
 
 
 def test_an_unknown_kind_is_a_programming_error() -> None:

@@ -1,10 +1,13 @@
 """The leader's part of an upload, which never reads a body."""
 
 import asyncio
+import logging
 from dataclasses import dataclass
 
+from offbeat_core.errors import OffbeatError
 from offbeat_core.local_plan import normaliser
 from offbeat_core.messages import CompressionMessage
+from offbeat_core.serving.console_log import event
 
 from offbeat.algorithms.components import LocalPlan
 from offbeat.coordinator import Assignment, Receipt, Unknown
@@ -16,6 +19,7 @@ from offbeat.service.updates.update_body import Body, BufferedUpdate, StoredUpda
 from offbeat.service.updates.update_header import Header, ShareHeader, UpdateHeader
 from offbeat.service.updates.upload_history import LARGEST_WEIGHTED_NORM, norm_unit
 
+_SOON = {"Retry-After": "1"}
 _NORMALISER_FACTOR = 10  # between the client's optimiser and the plan's SGD
 
 
@@ -124,9 +128,11 @@ class UpdateAdmission:
             return BufferedUpdate(bytearray(update.data), length, plan.compression, header.digest, is_masked)
         path = self._engine.updates / update.name
         if self._engine.shared is not None and not path.exists():
-            await asyncio.to_thread(
-                self._engine.shared.download, f"updates/{update.name}", header.digest, path
-            )  # from a front on another machine
+            try:  # from a front on another machine
+                await asyncio.to_thread(self._engine.shared.download, f"updates/{update.name}", header.digest, path)
+            except OffbeatError as error:
+                event("update_broken", logging.WARNING, client=update.client, problem=str(error.__cause__))
+                raise Refusal("busy", "the update's file is gone or broken: upload it again", _SOON) from None
         return StoredUpdate(path, header.bytes, length, plan.compression, header.digest, is_masked)
 
     async def _fitting_visit(self, client: int, visit: int, header: Header) -> Assignment | None:

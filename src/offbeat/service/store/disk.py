@@ -55,6 +55,9 @@ class Disk:
         if not is_temporary(error):
             self._failed(error)
             return Refusal("stopping", "the server's disk has failed: try again later", {"Retry-After": "5"})
+        if isinstance(error, UnreachableFilesError):  # whose text names the store, which is not for clients
+            event("blobs_unavailable", logging.WARNING, problem=str(error))
+            return Refusal("busy", "the store of large files cannot be reached: try again later", {"Retry-After": "5"})
         if is_full(error):
             self.mark_full(error.strerror or "no space left")
         return no_space(error)
