@@ -15,8 +15,9 @@ which the kernel takes back whenever it needs to. ``start_rss_mib`` is the most 
 ``large``: updates of 40 MB into FedBuff (K = 10). ``blake3``: the same with that digest. ``ratio_to_hashing`` is the
 ratio of both to a bare server that makes the same digest. ``small``: updates of 31 kB. Each is one request, which gets
 the next work too. ``download``: a model of 40 MB. ``nginx``: the same by nginx, without TLS. ``idle``: clients that
-wait. ``huge``: one update of 2 GB. ``memory``: eight clients of models of several sizes. ``flower``: Flower's
-SuperLink on the work of ``large``, in turn with ours; see ``studies/peers/superlink.py``.
+wait. ``huge``: one update of 2 GB. ``six``: one round of six clients with a model of 3.2 GB, which takes 36 GB of the
+disk and has to be asked for. ``memory``: eight clients of models of several sizes. ``flower``: Flower's SuperLink on
+the work of ``large``, in turn with ours; see ``studies/peers/superlink.py``.
 """
 
 import argparse
@@ -37,16 +38,16 @@ from typing import Any
 import http_stacks
 from nginx import Nginx
 from offbeat_core.digests import DigestKind, new_digest
-from service_load import Client, Load, Offbeat, body_of, together
+from service_load import Client, Load, Offbeat, Ones, body_of, together
 
-LARGE, SMALL, HUGE = 10_000_000, 7_850, 500_000_000  # parameters
+LARGE, SMALL, HUGE, SIX = 10_000_000, 7_850, 500_000_000, 800_000_000  # parameters
 UPDATES = 64  # large ones in a repetition
 Row = dict[str, Any]
 
 LARGE_LOADS = [("large", 8), ("large", 32), ("blake3", 8), ("blake3", 32)]
 LOADS = [*LARGE_LOADS, ("small", 64), ("small", 1000), ("download", 32), ("nginx", 32)]
 SIZES = [10_000, 1_000_000, 10_000_000, 40_000_000]
-CASES = ("large", "blake3", "small", "download", "nginx", "idle", "huge", "memory", "flower")
+CASES = ("large", "blake3", "small", "download", "nginx", "idle", "huge", "six", "memory", "flower")
 
 
 class Setting:
@@ -193,6 +194,32 @@ def huge(tls: bool, folder: Path) -> Row:
     return row
 
 
+def six(folder: Path) -> Row:
+    """Return the row of one round of six clients with a model of 3.2 GB.
+
+    Each downloads the model and uploads an update; the row's time ends with the next version.
+    """
+    changes = ("algorithm.buffer_size=6", "service.checkpoint_seconds=86400")
+    server = Offbeat(folder, SIX, 6, tls=False, changes=changes)
+    body = Ones(SIX)
+    clients = [server.enrol() for _ in range(6)]
+
+    def take_part(client: Client) -> None:
+        client.check_in()
+        client.download()
+        client.update(body, {"sha256": body.sha256})
+
+    began = time.perf_counter()
+    load = together(server, [partial(take_part, client) for client in clients], 1)
+    while not clients[0].check_in():
+        pass
+    row = {"case": "six", "connections": 6, "tls": False, "seconds": round(time.perf_counter() - began, 1)}
+    row |= {"model_mib": mib(len(body)), **server.memory()}
+    row |= {"server_cores": round(load.server_cores, 2), "client_cores": round(load.client_cores, 2)}
+    server.stop()
+    return row
+
+
 def memory(length: int, folder: Path) -> Row:
     """Return the row of some updates of a model."""
     body = body_of(length)
@@ -227,6 +254,8 @@ def rows_of(arguments: argparse.Namespace, folder: Path) -> Iterator[Row]:
                 yield huge(tls, folder)
             except ChildProcessError as error:  # there may be too little memory for it
                 print(f"huge: left out: {error}", file=sys.stderr)
+    if case == "six":
+        yield six(folder)
     for length in SIZES:
         if case in (None, "memory"):
             yield memory(length, folder)

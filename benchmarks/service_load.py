@@ -5,16 +5,18 @@ works on the server's processors: no HTTP library, bodies and digests made befor
 """
 
 import atexit
+import hashlib
 import json
 import shutil
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -187,6 +189,35 @@ def _own_bytes(process: int) -> int:
     return int(Path(f"/proc/{process}/status").read_text().split("RssAnon:")[1].split()[0]) * 1024
 
 
+class Ones:
+    """The body of an update ``(length,)`` of ones that is never in memory as a whole."""
+
+    def __init__(self, length: int) -> None:
+        info = {"dtype": "F32", "shape": [length], "data_offsets": [0, 4 * length]}
+        text = json.dumps({"update": info}).encode()
+        text += b" " * (-len(text) % 8)
+        self._head = struct.pack("<Q", len(text)) + text
+        self._length = length
+        digest = hashlib.sha256()
+        for piece in self.pieces():
+            digest.update(piece)
+        self.sha256 = digest.hexdigest()
+
+    def __len__(self) -> int:
+        """Return the number of its bytes."""
+        return len(self._head) + 4 * self._length
+
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """Yield all bytes."""
+        yield self._head
+        piece = memoryview(struct.pack("<f", 1e-3) * min(self._length, 2**20))
+        for begin in range(0, self._length, 2**20):
+            yield piece[: 4 * (self._length - begin)]
+
+
+Body = memoryview | bytes | Ones
+
+
 class Client:
     """One client over one line."""
 
@@ -196,7 +227,7 @@ class Client:
         self._buffer = bytearray(2**20)
         self._visit: Any = None
 
-    def send(self, method: str, path: str, value: Any = None, body: memoryview | bytes = b"", **headers: str) -> None:
+    def send(self, method: str, path: str, value: Any = None, body: Body = b"", **headers: str) -> None:
         """Send a request."""
         if value is not None:
             body, headers["Content-Type"] = json.dumps(value).encode(), "application/json"
@@ -208,11 +239,12 @@ class Client:
         }
         lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {text}" for name, text in headers.items()), "\r\n"]
         head = "\r\n".join(lines).encode()
-        if len(body) <= SMALL:
+        if not isinstance(body, Ones) and len(body) <= SMALL:
             self.line.sendall(head + body)
         else:
             self.line.sendall(head)
-            self.line.sendall(body)
+            for piece in body.pieces() if isinstance(body, Ones) else [body]:
+                self.line.sendall(piece)
 
     def receive(self) -> bytes:
         """Read an answer to its last byte; return its body.
@@ -243,19 +275,25 @@ class Client:
             raise ConnectionError("the server has hung up")
         return got
 
-    def ask(self, method: str, path: str, value: Any = None, body: memoryview | bytes = b"", **headers: str) -> Any:
+    def ask(self, method: str, path: str, value: Any = None, body: Body = b"", **headers: str) -> Any:
         """Make a request, and return what the answer says."""
         self.send(method, path, value, body, **headers)
         return json.loads(self.receive())
 
-    def update(self, body: memoryview, digest: dict[str, str]) -> None:
+    def check_in(self) -> bool:
+        """Wait for work; return whether there is some."""
+        self._visit = self._work()
+        return self._visit is not None
+
+    def _work(self) -> dict[str, Any]:
+        return self.ask("POST", "/v1/checkin", {"wait_seconds": 60})["visit"]
+
+    def update(self, body: "memoryview | Ones", digest: dict[str, str]) -> None:
         """Upload an update, and get the next work by the same request.
 
         If there is no work yet, one more request asks for it.
         """
-        visit, self._visit = self._visit, None
-        if visit is None:
-            visit = self.ask("POST", "/v1/checkin", {"wait_seconds": 60})["visit"]
+        visit, self._visit = self._visit or self._work(), None
         head = {"version": visit["version"], "bytes": len(body), **digest, "examples": 1, "steps": 1}
         head |= {"model_sha256": visit["model_sha256"], "normaliser": 1.0, "since": visit["since"]}
         path = f"/v1/uploads/{visit['number']}?checkin=true"
