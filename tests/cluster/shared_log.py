@@ -95,6 +95,9 @@ class LogConnection:
     async def stand_by(self, number: int, epoch: int, name: str) -> None:
         await self._ask(lambda: None)
 
+    async def end_hung(self) -> None:
+        pass
+
     async def leader(self) -> SeenLeader | None:
         return await self._ask(lambda: self._log.leader)
 

@@ -2,7 +2,8 @@
 
 Run as a program: a line of standard input is an object of JSON. ``{"start": …, "output": …}`` holds the arguments of
 ``live`` and a file for what it says, and the answer is the new process's number. ``{"command": …, "folder": …,
-"files": …, "output": …}`` holds the arguments of ``offbeat`` and, or null, its limits of open files in their place.
+"files": …, "environment": …, "output": …}`` holds the arguments of ``offbeat`` and, if they differ, its limits of open
+files and variables of its environment.
 ``{"ended": number}`` is answered by a list of how the process ended, or by ``null`` if it has not. At the end of the
 input all that still run are killed.
 """
@@ -76,9 +77,12 @@ def live(url: str, token: str, folder: str, gate: str) -> None:
             return
 
 
-def command(arguments: list[str], folder: str, files: tuple[int, int] | None) -> None:
+def command(
+    arguments: list[str], folder: str, files: tuple[int, int] | None, environment: dict[str, str] | None
+) -> None:
     """Run a command of offbeat in a folder; a server lets clients without work come back after 0.2 seconds."""
     os.chdir(folder)
+    os.environ.update(environment or {})
     if files is not None:
         resource.setrlimit(resource.RLIMIT_NOFILE, tuple(files))
     operations.RETRY_SECONDS = 0.2
@@ -116,7 +120,8 @@ def main() -> None:
             answer = _start(partial(live, **asked["start"]), asked["output"])
             running.add(answer)
         elif "command" in asked:
-            answer = _start(partial(command, asked["command"], asked["folder"], asked.get("files")), asked["output"])
+            arguments = asked["command"], asked["folder"], asked.get("files"), asked.get("environment")
+            answer = _start(partial(command, *arguments), asked["output"])
             running.add(answer)
         else:
             process, status = os.waitpid(asked["ended"], os.WNOHANG)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.cluster import is_ready
 from tests.e2e.flapping import FEDBUFF
 from tests.e2e.server_process import Launcher, Server, until
-from tests.e2e.test_take_over import is_ready
 
 
 class Fronted(Server):

@@ -12,11 +12,11 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import pytest
 import sqlalchemy as sa
 
 from tests.e2e.balancer import Balancer
+from tests.e2e.cluster import is_ready
 from tests.e2e.flapping import FEDAVG, FEDBUFF, Flapping, acknowledged, vector_of
 from tests.e2e.server_process import Launcher, Server, until
 from tests.e2e.undisturbed import Undisturbed
@@ -53,7 +53,7 @@ def bucket(object_store: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def rows_of(url: str) -> list[tuple[int, str, str, str, str | None]]:
-    engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg"))
     with engine.connect() as connection:
         query = sa.text("SELECT number, owner, name, arguments, digest FROM log ORDER BY number")
         found = [tuple(row) for row in connection.execute(query)]
@@ -61,13 +61,6 @@ def rows_of(url: str) -> list[tuple[int, str, str, str, str | None]]:
     engine.dispose()
     assert epochs == sorted(epochs), "a row of an old epoch lies behind one of a new epoch"
     return found  # pyright: ignore[reportReturnType]
-
-
-def is_ready(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/readyz", timeout=1.0, verify=False).status_code == 200  # loading CAs takes long
-    except httpx.TransportError:
-        return False
 
 
 def check_nothing_lost(clients: Sequence[Flapping], last: Server, database: str, length: int) -> None:
@@ -105,7 +98,9 @@ class Pair:
 @pytest.mark.parametrize(
     ("algorithm", "length", "kind"),
     [
-        pytest.param(FEDBUFF, 20, "folder", id="small", marks=pytest.mark.long),  # see test_fronts.py
+        pytest.param(
+            FEDBUFF, 20, "folder", id="small", marks=pytest.mark.long
+        ),  # rounds of test_cluster_rounds.py have small ones
         pytest.param(FEDAVG, 50_000, "folder", id="large", marks=pytest.mark.long),
         pytest.param(FEDAVG, 50_000, "objects", id="objects"),
     ],

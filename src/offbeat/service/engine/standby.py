@@ -42,6 +42,7 @@ async def take_lead(log: SqlLog, term: Term, replay: Replay, check: Callable[[],
             leader = await log.leader()
             if silence.is_long(term.number, leader):
                 check()
+                await log.end_hung()
                 if await _lead(log, term):
                     event("leads", logging.WARNING, epoch=term.epoch)
                     return

@@ -42,7 +42,8 @@ _PATIENCE_SECONDS = 10.0  # for a shared log that fails just after the lead was 
 def _begin_life(log: SqlLog, log_writer: LogWriter, failed: Callable[[BaseException], None]) -> asyncio.Task[None]:
     places = [log.newest_now(PLACE)]
 
-    def note_place() -> None:
+    def note_sign() -> None:
+        log_writer.note_sign()
         here = log.place
         if here is None or (places[-1] is not None and not is_elsewhere(places[-1], here)):
             return
@@ -55,8 +56,8 @@ def _begin_life(log: SqlLog, log_writer: LogWriter, failed: Callable[[BaseExcept
         if not task.cancelled() and (error := task.exception()) is not None:
             failed(error)
 
-    note_place()
-    life = asyncio.create_task(show_life(log, log_writer.epoch, socket.gethostname(), note_place))
+    note_sign()
+    life = asyncio.create_task(show_life(log, log_writer.epoch, socket.gethostname(), note_sign))
     life.add_done_callback(ended)
     return life
 

@@ -86,7 +86,7 @@ class FrontEndpoint:
         self.epoch = epoch
 
     def follow(self, reason: str) -> None:
-        """Answer nothing more, since another process leads or this one stops."""
+        """Answer nothing until the next ``lead``: another process may lead, or this one stops."""
         self.epoch = None
         for channel in list(self.channels):
             channel.dismiss(Farewell(kind="stopping", reason=reason))
@@ -164,7 +164,7 @@ class _FrontChannel(Channel):
         if problem is not None:
             self.dismiss(Farewell(kind="refused", reason=problem))
         elif self._endpoint.epoch is None:
-            self.dismiss(Farewell(kind="follows", reason="another server leads"))
+            self.dismiss(Farewell(kind="follows", reason="it does not lead"))
         else:
             if (old := self._endpoint.fronts.get(hello.front)) is not None:
                 old.close("its front has connected again")

@@ -16,6 +16,7 @@ from offbeat.service.store.disk import Disk, is_temporary
 
 _RETRY_SECONDS = 1.0  # between two attempts while the log cannot be written
 _MOST_WAITING = 100_000  # rows, some 60 MB, for a log that cannot be written
+_SILENT_SECONDS = 2.0  # without a sign of life; a standby tries to lead half a second later
 
 
 @dataclass
@@ -63,6 +64,8 @@ class LogWriter:
         self._confirming = asyncio.Lock()
         self._asked = self._confirmed = 0  # of the calls of ``confirm``
         self._covered = 0  # the last row whose update a snapshot holds
+        self._loop = asyncio.get_running_loop()
+        self._last_sign: float | None = None
         self._task = asyncio.create_task(self._work())
 
     @property
@@ -81,7 +84,19 @@ class LogWriter:
     @property
     def problem(self) -> str | None:
         """The reason why nothing can be written, or nothing new is taken in, or None."""
-        return self._problem or self._disk.problem
+        return self._problem or ("the log does not answer" if self.is_silent else self._disk.problem)
+
+    @property
+    def is_silent(self) -> bool:
+        """Return whether this leader has not shown itself for so long that another server may lead.
+
+        That is never so in a folder, which no other server follows.
+        """
+        return self._last_sign is not None and self._loop.time() - self._last_sign > _SILENT_SECONDS
+
+    def note_sign(self) -> None:
+        """Take note that the leader has shown itself."""
+        self._last_sign = self._loop.time()
 
     @property
     def is_blocked(self) -> bool:
@@ -90,7 +105,7 @@ class LogWriter:
 
     def check_backlog(self) -> None:
         """Refuse if the log cannot be written now, and many rows wait for it."""
-        if self._problem is not None and len(self._next.rows) >= _MOST_WAITING:
+        if len(self._next.rows) >= _MOST_WAITING:
             self.check()
 
     def enter(

@@ -22,6 +22,14 @@ T = TypeVar("T")
 _FORGOTTEN_AT_ONCE = 100  # small updates
 _COLUMNS = [column.name for column in log.c if column.name != "run"]
 
+# A session that is cut off in the middle of an append keeps the next row's number. PostgreSQL ends it by itself only if
+# it waits for a new statement; here it waits for more rows, too.
+_END_HUNG = """
+SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
+WHERE relation = 'log'::regclass AND mode = 'RowExclusiveLock' AND granted AND usename = current_user
+  AND pid <> pg_backend_pid() AND xact_start < now() - interval '2 seconds'
+"""
+
 # SQLite's errors that may pass while the server runs. After any other the file's content is unknown.
 _TEMPORARY = ("FULL", "READONLY", "CANTOPEN", "BUSY")
 
@@ -104,6 +112,15 @@ class SqlLog:
             LogUnavailableError: The log cannot be reached.
         """
         await self._in_thread(lambda: self._show(SignOfLife(name, epoch, number, leads=False)))
+
+    async def end_hung(self) -> None:
+        """End the sessions of other servers that have been appending for two seconds.
+
+        Raises:
+            LogUnavailableError: The log cannot be reached.
+        """
+        if not self._is_sqlite:
+            await self._in_thread(self._end_hung)
 
     async def leader(self) -> SeenLeader | None:
         """Return the last leader that has shown itself; None if there was none.
@@ -225,6 +242,10 @@ class SqlLog:
                 return True
         except exc.DBAPIError as error:
             raise self._unavailable(error) from error
+
+    def _end_hung(self) -> None:
+        with self.connected() as connection:
+            connection.exec_driver_sql(_END_HUNG)
 
     def _shrink(self) -> None:
         self._truncate()

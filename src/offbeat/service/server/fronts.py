@@ -75,15 +75,19 @@ class Fronts:
             # A short path, as a Unix socket needs.
             self._socket = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="offbeat-")) / "leader"
             await self._endpoint.listen(self._socket)
-            await self._keep_children(self._socket)
-        await asyncio.Event().wait()
+            self.children = [self._start(number, self._socket) for number in range(self._settings.front_processes)]
+        await self._keep_watch()
 
-    async def _keep_children(self, leader: Path) -> None:
-        """Start the children again and again; ``OffbeatError`` if they fail each time."""
-        self.children = [self._start(number, leader) for number in range(self._settings.front_processes)]
+    async def _keep_watch(self) -> None:
+        """Send fronts away while this server may have been replaced, and start children again that have ended.
+
+        Raises:
+            OffbeatError: They fail each time.
+        """
         failures, last = 0, time.monotonic()
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
+            self._lead_unless_silent()
             ended = [number for number, child in enumerate(self.children) if not child.is_alive()]
             if ended and not self._is_closing:
                 codes = [self.children[number].exitcode or 0 for number in ended]
@@ -95,7 +99,15 @@ class Fronts:
                     raise OffbeatError("fronts fail again and again: see the lines above, and start without --fronts")
                 await asyncio.sleep(_PAUSE_SECONDS)
             for number in [] if self._is_closing else ended:
-                self.children[number] = self._start(number, leader)
+                assert self._socket is not None
+                self.children[number] = self._start(number, self._socket)
+
+    def _lead_unless_silent(self) -> None:
+        log_writer, leads = self._service.engine.log_writer, self._endpoint.epoch is not None
+        if leads and log_writer.is_silent:
+            self._endpoint.follow("its log does not answer")
+        elif not leads and not log_writer.is_silent and not self._is_closing:
+            self._endpoint.lead(log_writer.epoch)
 
     async def close(self) -> None:
         """Let the fronts end their requests, and send those on other machines away."""
