@@ -75,8 +75,10 @@ torture: .venv/installed ## kill server and clients, 200 times each of six runs,
 simulate-cluster: .venv/installed ## play schedules of a simulated cluster for ten minutes, from a new seed each time (CI: 8 seconds, from seed 0)
 	OFFBEAT_CLUSTER_SECONDS=600 OFFBEAT_CLUSTER_SEED=$$(date +%s)000 $(BIN)/pytest -v tests/cluster/test_cluster.py
 
-torture-cluster: .venv/installed ## kill and stop servers that share a log, and fronts, 100 times each of five runs (CI: 2 of one, 1 of another; takes an hour)
-	OFFBEAT_TAKE_OVERS=100 $(BIN)/pytest -v tests/e2e/test_take_over.py tests/e2e/test_fronts.py
+ROUNDS ?= 100
+torture-cluster: .venv/installed ## play ROUNDS rounds (CI: 1) of SEED with clusters of PostgreSQL, an S3 server, nginx, servers, fronts, a helper: each part is killed, stopped or cut off (100: five hours)
+	OFFBEAT_ROUNDS=$(ROUNDS) OFFBEAT_SEED=$(SEED) $(BIN)/pytest -v tests/e2e/test_cluster_rounds.py
+	OFFBEAT_TAKE_OVERS=$(ROUNDS) $(BIN)/pytest -v tests/e2e/test_take_over.py
 
 audit: .venv/installed ## attack the noise of private sums 20 times for each mechanism, and 10,000 released models (CI: once, and 100; takes a quarter of an hour)
 	OFFBEAT_AUDITS=20 OFFBEAT_ATTACKS=10000 $(BIN)/pytest -v tests/offbeat_private/noise/test_audit.py tests/worlds/test_noise_attack.py

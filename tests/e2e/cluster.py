@@ -137,6 +137,11 @@ class Cluster:
         assert process.kill() == signal.SIGKILL
         self.start(process)
 
+    def restart(self, process: Server) -> None:
+        """Stop a process by SIGTERM, and start it again."""
+        assert process.kill(signal.SIGTERM) in (0, signal.SIGTERM)  # it may hardly have begun
+        self.start(process)
+
     def kill_store(self, seconds: float) -> None:
         """Send SIGKILL to the store, and start it again later."""
         self.store.kill()

@@ -7,7 +7,9 @@ import signal
 import sqlite3
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -53,13 +55,14 @@ SERVER = """
 folder = "server"
 clients = {places}
 port = {port}
-helper_terms = "helper/terms.json"
-helper_token_file = "token"
-helper_ca = "helper/tls/ca.pem"
+helper_terms = "{home}/helper/terms.json"
+helper_token_file = "{home}/token"
+helper_ca = "{home}/helper/tls/ca.pem"
+tls = {tls}
 checkpoint_seconds = 1.0
 requests_a_second = 1e6
 [model]
-name = "net.py:net"
+name = "own_model.py:net"
 [local]
 steps = 1
 batch_size = 1
@@ -129,22 +132,18 @@ class PrivateService:
         roster.write_text(ROSTER.format(payload=payload, agreed=agreed, clients=names))
         enrolled = enrol(parse_roster(read_table(roster), roster), folder / "helper", ["127.0.0.1"])
         (folder / "token").write_text(enrolled.token)
-        (folder / "net.py").write_text(NET)
-        port, helper_port = free_port(), free_port()
-        (folder / "server.toml").write_text(
-            SERVER.format(agreed=agreed, algorithm=algorithm, port=port, helper_port=helper_port, places=places)
+        helper_port = free_port()
+        self._launcher = launcher
+        self.helper = self._start("helper", "helper", "serve", "--folder", "helper", "--port", str(helper_port))
+        join = self._serve(
+            partial(
+                SERVER.format, home=folder, agreed=agreed, algorithm=algorithm, helper_port=helper_port, places=places
+            )
         )
-
-        def start(name: str, *arguments: str) -> Command:
-            return Command(launcher, folder, name, *arguments)
-
-        self._helper = start("helper", "helper", "serve", "--folder", "helper", "--port", str(helper_port))
-        self._server = start("server", "serve", "server.toml")
         until(lambda: self._status() is not None, SECONDS)
-        self._clients = [
-            start(
-                f"client-{which}", "join", f"https://127.0.0.1:{port}", "--token-file", "server/enrolment-token",
-                "--ca", "server/tls/ca.pem", "--client", f"{_CLIENT}:make_client", "--folder", f"client-{which}",
+        self.clients = [
+            self._start(
+                f"client-{which}", "join", *join, "--client", f"{_CLIENT}:make_client", "--folder", f"client-{which}",
                 "--name", f"client-{which}", "--terms", "helper/terms.json",
             )
             for which in range(CLIENTS)
@@ -152,10 +151,22 @@ class PrivateService:
         homes = [folder / f"client-{which}" for which in range(CLIENTS)]
         until(lambda: all((home / "identity.json").exists() for home in homes), SECONDS)
 
+    def _start(self, name: str, *arguments: str) -> Command:
+        return Command(self._launcher, self._folder, name, *arguments)
+
+    def _serve(self, settings: Callable[..., str]) -> list[str]:
+        """Start the server; return the address, the token and the certificate with which clients join."""
+        port = free_port()
+        (self._folder / "own_model.py").write_text(NET)
+        (self._folder / "server.toml").write_text(settings(port=port, tls="true"))
+        self._server = self._start("server", "serve", "server.toml")
+        url, home = f"https://127.0.0.1:{port}", self._folder / "server"
+        return [url, "--token-file", f"{home}/enrolment-token", "--ca", f"{home}/tls/ca.pem"]
+
     def kill(self, random: Random) -> None:
         """Kill server, helper and a client, in any order, and let them make another version."""
         version = self.version()
-        victims = [("server", self._server), ("helper", self._helper), ("client", random.choice(self._clients))]
+        victims = [("server", self._server), ("helper", self.helper), ("client", random.choice(self.clients))]
         for kind, victim in random.sample(victims, len(victims)):
             time.sleep(random.uniform(0.0, 0.7))
             victim.kill()
@@ -165,12 +176,16 @@ class PrivateService:
 
     def end(self) -> dict[str, Any]:
         """Kill the clients, let the server open the last sum, and return its status."""
-        for client in self._clients:
+        for client in self.clients:
             client.kill()
         final = until(self._settled, SECONDS)
-        for process in (self._server, self._helper):
-            process.kill(signal.SIGTERM)
+        self._stop()
+        self.helper.kill(signal.SIGTERM)
         return final
+
+    def _stop(self) -> None:
+        """Stop the server."""
+        self._server.kill(signal.SIGTERM)
 
     def _settled(self) -> dict[str, Any] | None:
         """Return the status if no sum waits, and none was made for a second (five periods)."""
@@ -182,8 +197,11 @@ class PrivateService:
 
     def version(self) -> int:
         """Return the newest version on the server's disk."""
-        models = (self._folder / "server" / "models").glob("[0-9]*.safetensors")
+        models = (self._server_folder() / "models").glob("[0-9]*.safetensors")
         return max((int(path.stem) for path in models), default=0)
+
+    def _server_folder(self) -> Path:
+        return self._folder / "server"
 
     def sums(self) -> list[list[tuple[int, int]]]:
         """Return client and visit of each update in the sums that the helper has opened.
@@ -203,13 +221,17 @@ class PrivateService:
 
     def received(self) -> dict[int, list[int]]:
         """Return the visits of each client whose updates are in the server's log."""
-        with closing(sqlite3.connect(self._folder / "server" / "offbeat.sqlite")) as database:
-            rows = database.execute("SELECT arguments FROM log WHERE name = 'receive' ORDER BY number").fetchall()
         received: dict[int, list[int]] = {number: [] for number in self._numbers().values()}
-        for (text,) in rows:
+        for text in self._receipts():
             arguments = json.loads(text)
             received[arguments["client"]].append(arguments["visit"])
         return received
+
+    def _receipts(self) -> list[str]:
+        """Return the arguments of the log's rows of updates."""
+        with closing(sqlite3.connect(self._folder / "server" / "offbeat.sqlite")) as database:
+            rows = database.execute("SELECT arguments FROM log WHERE name = 'receive' ORDER BY number").fetchall()
+        return [text for (text,) in rows]
 
     def acknowledged(self) -> dict[int, list[int]]:
         """Return the visits of each client of which it has logged the receipt that they count."""
@@ -221,7 +243,7 @@ class PrivateService:
 
     def model(self) -> list[float]:
         """Return the parameters of the newest version."""
-        path = self._folder / "server" / "models" / f"{self.version()}.safetensors"
+        path = self._server_folder() / "models" / f"{self.version()}.safetensors"
         return load_file(path)["weight"][0].tolist()
 
     def _numbers(self) -> dict[Path, int]:

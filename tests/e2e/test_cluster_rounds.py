@@ -4,151 +4,24 @@
 """
 
 import os
-import random
-import signal
-import statistics
 import threading
-import time
 from collections.abc import Callable
-from contextlib import ExitStack
-from functools import partial
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.e2e.cluster import Cluster, Front, is_ready
+from tests.e2e.cluster import Cluster, Front
 from tests.e2e.flapping import FEDBUFF, Flapping, acknowledged
-from tests.e2e.links import Cut
-from tests.e2e.server_process import Launcher, Server, until
-from tests.e2e.test_take_over import CLIENTS, check_nothing_lost
+from tests.e2e.private_service import NET, Command, PrivateService
+from tests.e2e.rounds import ROUNDS, Rounds, seeded
+from tests.e2e.server_process import Launcher, Server
+from tests.e2e.test_private_service import CASES, Case, check
+from tests.e2e.test_take_over import CLIENTS, check_nothing_lost, rows_of
 
-ROUNDS = int(os.environ.get("OFFBEAT_ROUNDS", "1"))
 SMALL, LARGE = 20, 17_000  # parameters: updates in rows, and as blobs
-
-
-class Rounds:
-    """Plays rounds with a cluster.
-
-    Args:
-        cluster: The cluster.
-        numbers: Decides what happens, and when.
-        has_advanced: Returns a function that says whether the run has advanced since.
-
-    Attributes:
-        seconds: By trouble, from its beginning to the next advance; a take-over's once the next server leads.
-        take_overs: Seconds from a leader's loss to the first update that the next one acknowledges.
-        ready: Seconds from a leader's loss until the next one is ready.
-    """
-
-    def __init__(self, cluster: Cluster, numbers: random.Random, has_advanced: Callable[[], Callable[[], bool]]):
-        self.seconds = dict[str, list[float]]()
-        self.take_overs = list[float]()
-        self.ready = list[float]()
-        self.troubles: dict[str, Callable[[], Any]] = {
-            "leader killed": self._kill_the_leader,
-            "leader stopped": self._stop_the_leader,
-            "leader cut off from the log": self._cut_off_the_leader,
-            "leader cut off from the log for a moment": partial(self._cut_off_the_leader, most_seconds=1.0),
-            "standby killed": lambda: cluster.kill(cluster.other(cluster.leader())),
-            "front killed": lambda: cluster.kill(numbers.choice(cluster.fronts)),
-            "fronts cut off from the leader": lambda: self._cut_off(cluster.cut_leaders, cluster.fronts),
-            "fronts cut off from the store": lambda: self._cut_off(cluster.cut_store, cluster.fronts),
-            "store killed": lambda: cluster.kill_store(numbers.uniform(0.0, 1.0)),
-            "PostgreSQL restarted": lambda: cluster.restart_log("fast"),
-            "PostgreSQL crashed": lambda: cluster.restart_log("immediate"),
-        }
-        self._cluster = cluster
-        self._numbers = numbers
-        self._has_advanced = has_advanced
-
-    def play(self) -> None:
-        """Let each trouble come once."""
-        for name in self._numbers.sample(list(self.troubles), len(self.troubles)):
-            time.sleep(self._numbers.uniform(0.05, 0.3))
-            began, before = time.monotonic(), len(self.take_overs)
-            print(f"{time.strftime('%H:%M:%S')} {name}", flush=True)
-            self.troubles[name]()
-            if len(self.take_overs) == before:
-                self.go_on()
-                self.seconds.setdefault(name, []).append(time.monotonic() - began)
-            else:
-                self.seconds.setdefault(name, []).append(self.take_overs[-1])
-
-    def go_on(self) -> None:
-        """Wait until the run has advanced."""
-        has_advanced = self._has_advanced()
-
-        def look() -> bool:
-            self._cluster.mend()
-            return has_advanced()
-
-        until(look)
-
-    def summary(self) -> str:
-        """Return the distribution of seconds, of take-overs and by trouble."""
-        lines = [
-            f"{len(self.take_overs)} take-overs",
-            f"    seconds until the next leader is ready: {_distribution(self.ready)}",
-            f"    until it has acknowledged an update: {_distribution(self.take_overs)}",
-            "seconds until the next acknowledged update:",
-        ]
-        lines += [f"    {name}: {_distribution(seconds)}" for name, seconds in sorted(self.seconds.items())]
-        return "\n".join(lines)
-
-    def _kill_the_leader(self) -> None:
-        leader, began = self._cluster.leader(), time.monotonic()
-        self._cluster.kill(leader)
-        self._note_take_over(began)
-
-    def _stop_the_leader(self) -> None:
-        leader, began = self._cluster.leader(), time.monotonic()
-        leader.strike(signal.SIGSTOP)
-        until(lambda: is_ready(self._cluster.other(leader).url))
-        self._note_take_over(began)
-        leader.strike(signal.SIGCONT)
-        self._expect_the_end_of(leader)
-
-    def _cut_off_the_leader(self, most_seconds: float | None = None) -> None:
-        leader, began = self._cluster.leader(), time.monotonic()
-        self._cluster.cut_log(leader, self._kind())
-        if most_seconds is not None:
-            time.sleep(self._numbers.uniform(0.1, most_seconds))
-            self._cluster.heal()
-            return
-        until(lambda: is_ready(self._cluster.other(leader).url))
-        self._note_take_over(began)
-        self._cluster.heal()
-        self._expect_the_end_of(leader)
-
-    def _note_take_over(self, began: float) -> None:
-        """Wait until a server leads and the run has advanced with it."""
-        self._cluster.leader()
-        self.ready.append(time.monotonic() - began)
-        self.go_on()
-        self.take_overs.append(time.monotonic() - began)
-
-    def _expect_the_end_of(self, replaced: Server) -> None:
-        until(replaced.has_ended)
-        assert "another server leads now" in replaced.log.read_text()
-        self._cluster.mend()
-
-    def _cut_off(self, cut: Callable[[Server, Cut], None], processes: list[Server]) -> None:
-        kind = self._kind()
-        for process in self._numbers.sample(processes, self._numbers.randint(1, len(processes))):
-            cut(process, kind)
-        time.sleep(self._numbers.uniform(0.3, 3.5))
-        self._cluster.heal()
-
-    def _kind(self) -> Cut:
-        return self._numbers.choice(list(Cut))
-
-
-def _distribution(seconds: list[float]) -> str:
-    ordered = sorted(seconds)
-    late = ordered[min(int(0.95 * len(ordered)), len(ordered) - 1)]
-    return f"{ordered[0]:.1f} min, {statistics.median(ordered):.1f} median, {late:.1f} 95 %, {ordered[-1]:.1f} max"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends signals")
@@ -158,9 +31,7 @@ def _distribution(seconds: list[float]) -> str:
 def test_whatever_befalls_a_cluster_nothing_is_lost_or_counted_twice(
     length: int, launcher: Launcher, tmp_path: Path, say: Callable[[str], None]
 ) -> None:
-    seed = int(os.environ.get("OFFBEAT_SEED") or random.SystemRandom().randrange(2**32))
-    print(f"OFFBEAT_SEED={seed}")
-    numbers, stop = random.Random(seed), threading.Event()
+    (seed, numbers), stop = seeded(), threading.Event()
 
     def make(kind: type[Server], launcher: Launcher, folder: Path, sections: str) -> Server:
         return kind(launcher, folder, FEDBUFF, length, CLIENTS, extra=sections)
@@ -182,8 +53,7 @@ def test_whatever_befalls_a_cluster_nothing_is_lost_or_counted_twice(
             client.start()
         try:
             rounds.go_on()
-            for _ in range(ROUNDS):
-                rounds.play()
+            rounds.play(say)
             rounds.go_on()
         finally:
             stop.set()
@@ -191,6 +61,77 @@ def test_whatever_befalls_a_cluster_nothing_is_lost_or_counted_twice(
                 client.join(30)
         check_nothing_lost(clients, cluster.stop(), cluster.log_url, length)
     say(f"{ROUNDS} rounds, {acknowledged(clients)} updates acknowledged, seed {seed}")
+    say(rounds.summary())
+
+
+class PrivateCluster(PrivateService):
+    """A private run of a cluster."""
+
+    def __init__(self, stack: ExitStack, launcher: Launcher, folder: Path, case: Case) -> None:
+        self._stack = stack
+        self.last: Server | None = None
+        super().__init__(
+            launcher, folder, f"algorithm = 'fedbuff'\n{case.algorithm}", least=case.least, places=case.places,
+            payload=case.payload,
+        )  # fmt: skip
+
+    def _serve(self, settings: Callable[..., str]) -> list[str]:
+        def make(kind: type[Server], launcher: Launcher, folder: Path, sections: str) -> Server:
+            process = kind(launcher, folder, "", 4, CLIENTS)
+            (folder / "own_model.py").write_text(NET)
+            process.file.write_text(settings(port=process.port, tls="false") + sections)
+            return process
+
+        self.cluster = Cluster(self._stack, self._launcher, self._folder, make)
+        leader = self.cluster.leader()
+        leader.token("enrolment")
+        return [self.cluster.url, "--token-file", str(leader.folder / "enrolment-token")]
+
+    def _server_folder(self) -> Path:
+        return (self.last or self.cluster.leader()).folder
+
+    def _status(self) -> dict[str, Any] | None:
+        leader = self.cluster.leader()
+        with suppress(httpx.TransportError):
+            answer = httpx.get(
+                f"{leader.url}/v1/status", headers={"Authorization": f"Bearer {leader.token('admin')}"}, verify=False
+            )
+            return answer.json() if answer.is_success else None
+        return None
+
+    def _stop(self) -> None:
+        self.last = self.cluster.stop()
+
+    def _receipts(self) -> list[str]:
+        return [row[3] for row in rows_of(self.cluster.log_url) if row[2] == "receive"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends signals")
+@pytest.mark.long
+def test_a_private_run_survives_whatever_befalls_its_cluster_its_helper_and_its_clients(
+    launcher: Launcher, tmp_path: Path, say: Callable[[str], None]
+) -> None:
+    (seed, numbers), case = seeded(), CASES["fedbuff"]
+    with ExitStack() as stack:
+        service = PrivateCluster(stack, launcher, tmp_path, case)
+
+        def has_advanced() -> Callable[[], bool]:
+            before = sum(map(len, service.acknowledged().values()))
+            return lambda: sum(map(len, service.acknowledged().values())) > before
+
+        def restart(process: Command) -> None:
+            process.kill()
+            process.start()
+
+        rounds = Rounds(service.cluster, numbers, has_advanced)
+        rounds.troubles["helper killed"] = lambda: restart(service.helper)
+        rounds.troubles["client killed"] = lambda: restart(numbers.choice(service.clients))
+        rounds.go_on()
+        rounds.play(say)
+        rounds.go_on()
+        final = service.end()
+        counted, sums = check(service, final, case)
+    say(f"{ROUNDS} rounds, {counted} updates counted, {len(sums)} sums, seed {seed}")
     say(rounds.summary())
 
 

@@ -7,7 +7,7 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -51,6 +51,26 @@ def model_in_the_clear(sums: list[list[tuple[int, int]]], case: Case) -> list[fl
     return model.tolist()
 
 
+def check(service: PrivateService, final: dict[str, Any], case: Case) -> tuple[int, list[list[tuple[int, int]]]]:
+    """Check the model against that of the helper's sums, and what counted against what clients were told.
+
+    Returns how many updates counted, and the sums. ``final`` is the last status.
+    """
+    sums, received = service.sums(), service.received()
+    assert service.version() == len(sums) == final["version"]
+    assert all(case.least <= len(updates) == len(dict(updates)) for updates in sums)
+    assert service.model() == model_in_the_clear(sums, case)
+    for client, visits in service.acknowledged().items():
+        assert set(visits) <= set(received[client])  # none is lost,
+        assert len(received[client]) == len(set(received[client]))  # and none counts twice
+    counted = sum(map(len, received.values()))
+    assert (final["counted"], final["unused"], final["privacy"]["sums_discarded"]) == (counted, 0, 0)
+    at_work = final["assigned"] - counted - final["lost"]
+    assert 0 <= at_work <= CLIENTS
+    assert 0 <= counted - sum(map(len, sums)) < case.least + CLIENTS  # wait for the next sum
+    return counted, sums
+
+
 @pytest.mark.parametrize(
     "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.long) for name in CASES if name not in QUICK)]
 )
@@ -69,19 +89,8 @@ def test_a_private_run_survives_kills_of_server_helper_and_clients(
     final = service.end()
     assert service.killed == {"server": KILLS, "helper": KILLS, "client": KILLS}
 
-    sums, received = service.sums(), service.received()
-    assert service.version() == len(sums) == final["version"]
-    assert all(case.least <= len(updates) == len(dict(updates)) for updates in sums)
-    assert service.model() == model_in_the_clear(sums, case)
-    for client, visits in service.acknowledged().items():
-        assert set(visits) <= set(received[client])  # none is lost,
-        assert len(received[client]) == len(set(received[client]))  # and none counts twice
-    counted = sum(map(len, received.values()))
-    assert (final["counted"], final["unused"], final["privacy"]["sums_discarded"]) == (counted, 0, 0)
-    at_work = final["assigned"] - counted - final["lost"]
-    assert 0 <= at_work <= CLIENTS
+    counted, sums = check(service, final, case)
     summed = sum(map(len, sums))
-    assert 0 <= counted - summed < case.least + CLIENTS  # wait for the next sum
     say(
         f"{name}: {KILLS} kills each of server, helper and clients, {len(sums)} versions, {final['assigned']} updates "
         f"assigned, {counted} counted, {summed} of them in sums, {final['lost']} lost"

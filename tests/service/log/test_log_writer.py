@@ -142,6 +142,30 @@ async def test_heartbeats_are_refused_once_many_rows_wait_for_a_log_that_cannot_
     assert logged(opened.path) == ["drop"] * 7
 
 
+async def test_a_leader_that_cannot_show_itself_refuses_while_an_append_hangs(opened, monkeypatch):
+    monkeypatch.setattr(module, "_SILENT_SECONDS", 0.05)
+    writer, ends = opened.writer, asyncio.Event()
+
+    async def hang(rows, *, after):
+        await asyncio.wait_for(ends.wait(), 5)
+        await opened.append(rows, after=after)
+
+    opened.log.append = hang
+    await asyncio.sleep(0.1)
+    assert not writer.is_silent  # nobody follows this log
+    writer.note_sign()
+    writer.enter(DROP)
+    writer.check()
+    await asyncio.sleep(0.1)
+    assert writer.is_silent
+    with pytest.raises(Refusal, match="the log does not answer"):
+        await writer.wait_until_durable()
+    writer.note_sign()
+    ends.set()
+    await writer.wait_until_durable()
+    assert logged(opened.path) == ["drop"]
+
+
 async def test_an_action_on_a_full_disk_is_tried_again_and_those_before_it_are_not(opened):
     writer, done, errors = opened.writer, [], [FULL]
 

@@ -190,5 +190,30 @@ def test_servers_show_how_far_they_are_and_are_forgotten_once_they_end(url: str)
     asyncio.run(run())
 
 
+def test_a_session_that_hangs_in_an_append_does_not_keep_the_next_row(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_log, "_END_HUNG", sql_log._END_HUNG.replace("2 seconds", "1 second"))
+
+    async def run() -> None:
+        async with opened(postgres) as two:
+            await two.append([FIRST], after=(0, 0))
+            engine = sa.create_engine(postgres)
+            with pytest.raises(sa.exc.OperationalError), engine.begin() as hung:  # noqa: PT012
+                row = {"run": two.run, "number": 2, "epoch": 1, "owner": "a", "name": "b", "arguments": "{}"}
+                hung.execute(sa.insert(table), row)
+                await two.end_hung()  # it has only begun
+                hung.execute(sa.select(1))
+                append = asyncio.create_task(two.append([replace(FIRST, number=2)], after=(1, 1)))
+                await asyncio.sleep(1.1)
+                async with opened(postgres) as three:
+                    await three.end_hung()
+                await asyncio.wait_for(append, 10)
+                hung.execute(sa.select(1))
+            engine.dispose()
+
+    asyncio.run(run())
+
+
 def test_the_condition_of_the_partial_index_holds_the_owner_itself() -> None:
     assert str(is_rare.compile()) == "log.owner != 'coordinator'"  # a plan for any owner would not use the index

@@ -113,6 +113,18 @@ def test_a_front_that_dies_is_started_again(fronts):
     assert fronts.peer(peer.http.headers["authorization"].split()[1]).send(visit, ONES)["counted"]
 
 
+def test_fronts_are_sent_away_while_another_server_may_lead(fronts):
+    peer, log_writer = fronts.enrol(), fronts.service.engine.log_writer
+    channels = set(fronts.fronts._endpoint.channels)
+    assert len(channels) == 2
+    log_writer._last_sign = -1e6
+    until(lambda: fronts.fronts._endpoint.channels.isdisjoint(channels))
+    assert fronts.fronts._endpoint.epoch is None
+    log_writer._last_sign = None
+    until(lambda: len(fronts.fronts._endpoint.fronts) == 2)
+    assert peer.send(peer.check_in(), ONES)["counted"]
+
+
 def test_fronts_that_fail_again_and_again_end_the_server(tmp_path, monkeypatch):
     def serve_without_fronts():
         with running(tmp_path / "server", front_processes=1) as server:
