@@ -17,7 +17,7 @@ _BLOCK = 2**16
 
 
 class Cut(Enum):
-    """What becomes of connections that are cut."""
+    """The fate of connections that are cut."""
 
     LATE = "all arrives once the link is healed"
     LOST = "nothing arrives, and connections break once the link is healed"

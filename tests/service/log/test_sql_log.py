@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy import exc
 
 from offbeat.service.log import sql_log
 from offbeat.service.log.log import ReplacedError, Row
@@ -193,13 +194,13 @@ def test_servers_show_how_far_they_are_and_are_forgotten_once_they_end(url: str)
 def test_a_session_that_hangs_in_an_append_does_not_keep_the_next_row(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql_log, "_END_HUNG", sql_log._END_HUNG.replace("2 seconds", "1 second"))
+    monkeypatch.setattr(sql_log, "END_HUNG", sql_log.END_HUNG.replace("2 seconds", "1 second"))
 
     async def run() -> None:
         async with opened(postgres) as two:
             await two.append([FIRST], after=(0, 0))
             engine = sa.create_engine(postgres)
-            with pytest.raises(sa.exc.OperationalError), engine.begin() as hung:  # noqa: PT012
+            with pytest.raises(exc.OperationalError), engine.begin() as hung:  # noqa: PT012
                 row = {"run": two.run, "number": 2, "epoch": 1, "owner": "a", "name": "b", "arguments": "{}"}
                 hung.execute(sa.insert(table), row)
                 await two.end_hung()  # it has only begun

@@ -86,7 +86,10 @@ class FrontEndpoint:
         self.epoch = epoch
 
     def follow(self, reason: str) -> None:
-        """Answer nothing until the next ``lead``: another process may lead, or this one stops."""
+        """Answer nothing until the next ``lead``.
+
+        Another process may lead, or this one stops.
+        """
         self.epoch = None
         for channel in list(self.channels):
             channel.dismiss(Farewell(kind="stopping", reason=reason))

@@ -88,7 +88,7 @@ class LogWriter:
 
     @property
     def is_silent(self) -> bool:
-        """Return whether this leader has not shown itself for so long that another server may lead.
+        """Return whether another server may lead, since this one has not shown itself.
 
         That is never so in a folder, which no other server follows.
         """

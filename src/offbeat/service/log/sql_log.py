@@ -22,12 +22,14 @@ T = TypeVar("T")
 _FORGOTTEN_AT_ONCE = 100  # small updates
 _COLUMNS = [column.name for column in log.c if column.name != "run"]
 
-# A session that is cut off in the middle of an append keeps the next row's number. PostgreSQL ends it by itself only if
-# it waits for a new statement; here it waits for more rows, too.
-_END_HUNG = """
+END_HUNG = """
 SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
 WHERE relation = 'log'::regclass AND mode = 'RowExclusiveLock' AND granted AND usename = current_user
   AND pid <> pg_backend_pid() AND xact_start < now() - interval '2 seconds'
+"""
+"""A session that is cut off in an append keeps the next row's number.
+
+PostgreSQL ends it by itself only if it waits for a new statement; here it waits for more rows, too.
 """
 
 # SQLite's errors that may pass while the server runs. After any other the file's content is unknown.
@@ -245,7 +247,7 @@ class SqlLog:
 
     def _end_hung(self) -> None:
         with self.connected() as connection:
-            connection.exec_driver_sql(_END_HUNG)
+            connection.exec_driver_sql(END_HUNG)
 
     def _shrink(self) -> None:
         self._truncate()

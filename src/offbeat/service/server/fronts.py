@@ -79,10 +79,10 @@ class Fronts:
         await self._keep_watch()
 
     async def _keep_watch(self) -> None:
-        """Send fronts away while this server may have been replaced, and start children again that have ended.
+        """Start children again that have ended; lead only while others know of it.
 
         Raises:
-            OffbeatError: They fail each time.
+            OffbeatError: Children fail each time.
         """
         failures, last = 0, time.monotonic()
         while True:
