@@ -16,7 +16,7 @@ from collections.abc import Generator, Hashable
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from offbeat_core.serving.console_log import event
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -75,11 +75,9 @@ class Connections:
             took = time.perf_counter() - began
             await asyncio.sleep(pause_after(took, is_crowded=is_crowded))
 
-    @contextmanager
-    def request(self, peer: Peer) -> Generator[None]:
+    def request(self, peer: Peer) -> "counted[Peer]":
         """Record that a request is under way within the context."""
-        with counted(self._requests, peer):
-            yield
+        return counted(self._requests, peer)
 
     def trust(self, peer: Peer, token: str) -> None:
         """Record that a request over this connection had a valid token."""
@@ -154,16 +152,22 @@ class Connections:
             return found.getpeername()[:2]
 
 
-@contextmanager
-def counted(numbers: dict[Key, int], key: Key) -> Generator[None]:
+class counted(Generic[Key]):  # noqa: N801 — it reads as a function; a generator takes several times its memory
     """Count one more of a key within the context."""
-    numbers[key] = numbers.get(key, 0) + 1
-    try:
-        yield
-    finally:
-        numbers[key] -= 1
-        if not numbers[key]:
-            del numbers[key]
+
+    __slots__ = ("_key", "_numbers")
+
+    def __init__(self, numbers: dict[Key, int], key: Key) -> None:
+        self._numbers = numbers
+        self._key = key
+
+    def __enter__(self) -> None:
+        self._numbers[self._key] = self._numbers.get(self._key, 0) + 1
+
+    def __exit__(self, *_: object) -> None:
+        self._numbers[self._key] -= 1
+        if not self._numbers[self._key]:
+            del self._numbers[self._key]
 
 
 class CountedRequests:

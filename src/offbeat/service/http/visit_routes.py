@@ -153,17 +153,17 @@ def _add_download_routes(app: FastAPI, front: Front) -> None:
 async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of ``work``; cancel it when the connection closes."""
 
-    async def until_disconnect() -> None:
+    async def until_disconnect(limit: asyncio.Timeout) -> None:
         while (await request.receive())["type"] != "http.disconnect":
             continue
+        limit.reschedule(0.0)
 
-    working, disconnected = asyncio.create_task(work), asyncio.create_task(until_disconnect())
     try:
-        await asyncio.wait([working, disconnected], return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ClientDisconnect
-        return working.result()
-    finally:
-        disconnected.cancel()
-        working.cancel()
-        await asyncio.wait([working, disconnected])
+        async with asyncio.timeout(None) as limit:
+            disconnected = asyncio.create_task(until_disconnect(limit))
+            try:
+                return await work
+            finally:
+                disconnected.cancel()
+    except TimeoutError:
+        raise ClientDisconnect from None
