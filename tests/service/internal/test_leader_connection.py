@@ -5,6 +5,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -117,6 +118,27 @@ def test_a_front_goes_to_the_server_that_leads_and_stays_there(play: Play, path:
                 standby.endpoint.lead(3)
                 assert await front.ask(LEASE) == BEAT
                 assert front.connection.epoch == 3
+
+    play(work())
+
+
+def test_a_server_that_hangs_does_not_keep_a_front_from_the_leader_for_long(play: Play, path: Path) -> None:
+    async def work() -> None:
+        hung, two = path.with_name("hung"), path.with_name("two")
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(hung))
+            listener.listen()
+            await find_again(hung, two)
+
+    async def find_again(hung: Path, two: Path) -> None:
+        async with leading(two) as leader, fronting(hung, two, waits=False) as front:
+            await until(lambda: front.connection.is_connected)
+            leader.endpoint.follow("another server leads")
+            await until(lambda: not front.connection.is_connected)
+            leader.endpoint.lead(2)
+            began = time.monotonic()
+            await until(lambda: front.connection.is_connected)
+            assert time.monotonic() - began < 1.5
 
     play(work())
 

@@ -28,9 +28,11 @@ from offbeat.service.internal.questions import (
 
 _ANSWER_SECONDS = 20.0  # until a question is refused, unless it waits
 _PATIENCE_SECONDS = 2.0  # for which new questions wait for a leader; later ones are refused at once
-_OPEN_SECONDS = 2.0  # for a connection and the leader's first message
+# For a connection and the leader's first message: at first less, so that a dead machine does not keep a front from the
+# next leader; then more, for a leader that is slow.
+_OPEN_SECONDS = (0.5, 0.5, 1.0, 2.0)
 _SWEEP_SECONDS = 1.0
-_PAUSES = (0.1, 0.2, 0.5, 1.0)  # seconds between two rounds of all addresses
+_PAUSES = (0.1, 0.2, 0.3)  # seconds between two rounds of all addresses
 _MOST_SENDS = 3  # a question after which the leader is lost each time may be the reason
 
 A = TypeVar("A", bound=BaseModel)
@@ -112,7 +114,7 @@ class LeaderConnection:
         try:
             while True:
                 for address in self._addresses:
-                    if await self._stay_at(address):
+                    if await self._stay_at(address, _OPEN_SECONDS[min(failures, len(_OPEN_SECONDS) - 1)]):
                         failures = 0
                 await asyncio.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
                 failures += 1
@@ -122,11 +124,11 @@ class LeaderConnection:
             for pending in self._unsent:
                 pending.refuse(busy("this server is being stopped"))
 
-    async def _stay_at(self, address: Address) -> bool:
-        """Connect, and wait for the end; return whether a leader had accepted."""
+    async def _stay_at(self, address: Address, seconds: float) -> bool:
+        """Connect in time, and wait for the end; return whether a leader had accepted."""
         channel = LeaderChannel(self._hello, self)
         try:
-            async with asyncio.timeout(_OPEN_SECONDS):
+            async with asyncio.timeout(seconds):
                 await self._open(address, channel)
                 await channel.greeted.wait()
             if channel.is_accepted:
