@@ -2,8 +2,10 @@ import io
 import math
 
 import pytest
+from offbeat_core.errors import OffbeatError
 from rich.console import Console
 
+from offbeat.report.export import write_csv
 from offbeat.report.summary import summarise
 from offbeat.report.table import TerminalTable, caption, lines
 from tests.report.example_runs import a_run, client_run
@@ -41,6 +43,31 @@ def test_all_lines_of_one_seed():
         "Sent by clients": ("999 B",),
     }
     assert caption(rows) == "Time to 50 %: first evaluation at or above it. Speed-up: over fedbuff."
+
+
+def test_the_time_that_clients_wait_and_those_that_never_counted(tmp_path):
+    visits = [(0, 0, 0.0, 10.0, "counted"), (0, 1, 10.0, 20.0, "counted"), (1, None, 0.0, 9.0, "lost")]
+    runs = [a_run("a", 0, visits=visits, path=tmp_path / "a"), a_run("b", 0)]
+    (tmp_path / "a").mkdir()
+    times = '{"clients": 5, "waiting_seconds": 30.0, "working_seconds": 10.0}'
+    (tmp_path / "a" / "client_time.json").write_text(times, encoding="utf-8")
+    found = cells(rows := summarise(runs))
+    assert found["Time clients wait"] == ("75.0 %", "–")
+    assert found["Clients that never counted"] == ("4", "–")
+    write_csv(rows, runs, tmp_path)
+    lines = (tmp_path / "summary.csv").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if "waiting_share" in line or "never_counted" in line] == [
+        "a,waiting_share,0.75,,,,1",
+        "a,clients_never_counted,4.0,,,,1",
+    ]
+
+
+@pytest.mark.parametrize("content", ["{}", '{"clients": 0, "waiting_seconds": 1.0, "working_seconds": 1.0}',
+                                     '{"clients": 1, "waiting_seconds": 1.0, "working_seconds": NaN}'])  # fmt: skip
+def test_broken_times_of_clients_are_an_error(content, tmp_path):
+    (tmp_path / "client_time.json").write_text(content, encoding="utf-8")
+    with pytest.raises(OffbeatError, match=r"client_time\.json is broken"):
+        summarise([a_run(path=tmp_path)])
 
 
 def test_means_are_followed_by_half_the_confidence_interval():

@@ -11,7 +11,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat.algorithms.components import WrongStepError
 from offbeat.runs import run as run_module
 from offbeat.runs import writer as run_writer
-from offbeat.runs.directory import read, read_labels
+from offbeat.runs.directory import read, read_client_time, read_labels
 from offbeat.runs.interruption import InterruptedRunError
 from offbeat.runs.run import RunTask, carry_out
 from offbeat.runs.writer import RunWriter
@@ -90,6 +90,10 @@ def test_evaluations_are_those_in_the_folder(whole, digits):
     assert len(run.events["client"]) == evaluations[-1].counted + evaluations[-1].unused + evaluations[-1].lost > 20
     assert (run.label, run.config["model"]["hidden"]) == ("fedbuff", [4])
     assert run.real_seconds > 0
+    # Visits that are open at the end have no row; half of the clients are offline at any time.
+    time = read_client_time(run)
+    in_rows = (run.events["ended_seconds"] - run.events["assigned_seconds"]).sum()
+    assert time.clients * 60 > time.working_seconds + time.waiting_seconds > time.working_seconds >= in_rows
     # The accuracies by label make up the accuracy.
     by_label = read_labels(run)
     labels, counts = np.unique(digits.test_labels, return_counts=True)

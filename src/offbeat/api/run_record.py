@@ -19,6 +19,7 @@ from offbeat.config.experiment_file import Experiment
 from offbeat.config.import_path import check_utf8
 from offbeat.runs.directory import disk_errors
 from offbeat.runs.writer import RunWriter
+from offbeat.simulation.client_time import ClientTime
 from offbeat.simulation.evaluations import ClientEvaluation
 from offbeat.simulation.totals import Evaluation, VisitEnded
 
@@ -40,6 +41,7 @@ class RunRecord:
     model: Mapping[str, Tensor]
     real_seconds: float
     by_label: Mapping[str, float] = field(default_factory=dict)
+    client_time: ClientTime | None = None
 
     def write(self, folder: Path, label: str) -> Path:
         """Write the run's folder, below another one and with a label of its own."""
@@ -49,7 +51,7 @@ class RunRecord:
         for evaluation in self.evaluations:
             writer.add(evaluation, [])
         writer.add(None, [VisitEnded(**visit) for visit in self.visits.to_pylist()], list(self.by_clients))
-        writer.finish(self.model, self.real_seconds, by_label=self.by_label)
+        writer.finish(self.model, self.real_seconds, by_label=self.by_label, client_time=self.client_time)
         return path
 
 

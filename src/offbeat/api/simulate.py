@@ -224,6 +224,7 @@ def simulate(
         flat_model.saved(simulation.model.cpu()),
         time.monotonic() - began,
         by_label,
+        simulation.client_time,
     )
     history = History(
         evaluations,

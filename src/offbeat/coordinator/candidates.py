@@ -29,6 +29,7 @@ class Candidates:
 
     Attributes:
         pool: The clients that may be assigned now, and the rule that picks one.
+        idle: How many clients are available, whether they may be assigned or not.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Candidates:
         self.pool: Pool = (POOLS[selection] if isinstance(selection, str) else selection)(clients, seed)
         self._algorithm = algorithm
         self._participation = participation
+        self.idle = 0
         self._available = bytearray(clients)
         self._round = algorithm.round
         self._had_turn: dict[int, None] = {}  # in the order of their turns
@@ -58,6 +60,7 @@ class Candidates:
         if self._available[client]:
             return False
         self._available[client] = True
+        self.idle += 1
         self._add(client)
         return True
 
@@ -73,6 +76,7 @@ class Candidates:
         if not self._available[client]:
             return False
         self._available[client] = False
+        self.idle -= 1
         self.pool.discard(client)
         return True
 
@@ -95,6 +99,7 @@ class Candidates:
 
         It is not available any more, and has had its turn in this round.
         """
+        self.idle -= self._available[client]
         self._available[client] = False
         if self._round is not None:
             self._take_turn(client)
@@ -181,6 +186,7 @@ class Candidates:
         self._available = bytearray(len(self._available))
         for client in state["present"].tolist():
             self._available[client] = True
+        self.idle = sum(self._available)
         self._round = self._algorithm.round
         self._had_turn = dict.fromkeys(state["had_turn"].tolist())
         self._resting, self._returning = {}, {}

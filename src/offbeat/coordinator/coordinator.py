@@ -127,6 +127,11 @@ class Coordinator:
         """True if ``assign`` would give work to a client now."""
         return not self.waits_for_examples and self.algorithm.slots() > 0 and bool(self._candidates.pool)
 
+    @property
+    def idle(self) -> int:
+        """The number of available clients without work."""
+        return self._candidates.idle
+
     def wants_speed(self, client: int) -> bool:
         """Return whether the algorithm needs the client's speed to be measured.
 

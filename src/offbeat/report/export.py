@@ -93,6 +93,8 @@ def _estimates(row: SummaryRow) -> Iterator[tuple[object, ...]]:
         "lost": row.lost,
         "mean_staleness": row.mean_staleness,
         "max_staleness": _alone(row, row.max_staleness),
+        "waiting_share": row.waiting_share,
+        "clients_never_counted": row.never_counted,
         "bytes_down": row.bytes_down,
         "bytes_up": row.bytes_up,
     }

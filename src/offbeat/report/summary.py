@@ -10,7 +10,7 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.client_metrics import CLIENTS_EVALUATED, STATISTICS, column
 from offbeat.report.metrics import Measure, cost, main_measure, measures_of, target_for
-from offbeat.runs.directory import Run
+from offbeat.runs.directory import Run, read_client_time
 from offbeat.runs.parquet_chunks import Columns
 from offbeat.runs.settings import algorithm_of, by_label, same_world
 from offbeat.statistics.estimates import Estimate, Paired, difference, estimate, ratio
@@ -49,6 +49,8 @@ class SummaryRow:
     clients: dict[str, Estimate]  # the main measure over clients at the last evaluation, by statistic; may be empty
     mean_staleness: Estimate | None  # over counted updates; None without counted updates
     max_staleness: int | None
+    waiting_share: Estimate | None  # of the time in which clients are available or work; None if a run does not tell
+    never_counted: Estimate | None  # clients
     real_seconds: Estimate | None  # of finished runs; None without finished runs
     without_version: tuple[int, ...]  # seeds that never made a version
     why_no_version: str  # a sentence about these seeds; empty if there are none
@@ -58,6 +60,11 @@ class SummaryRow:
 def counted_staleness(events: Columns) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return the staleness of each counted update, in versions."""
     return events["staleness"][events["outcome"] == "counted"].astype(np.float64)
+
+
+def never_counted(events: Columns, clients: int) -> int:
+    """Return how many of a run's clients never had an update that counted."""
+    return clients - len(np.unique(events["client"][events["outcome"] == "counted"]))
 
 
 def summarise(runs: Sequence[Run], target: float | None = None) -> list[SummaryRow]:
@@ -84,6 +91,7 @@ def _row(runs: Sequence[Run], measure: Measure, target: float | None, baseline: 
     measured = [set(measures_of(run)) for run in runs]
     finished = [run for run in runs if run.finished]
     undecided = tuple(run.seed for run in runs if not run.finished and times[run.seed] is None)
+    client_times = list(map(read_client_time, runs))
     without_version = [run for run in runs if run.history["version"][-1] == 0]
     return SummaryRow(
         label=runs[0].label,
@@ -113,6 +121,10 @@ def _row(runs: Sequence[Run], measure: Measure, target: float | None, baseline: 
         clients=_over_clients(runs, measure),
         mean_staleness=estimate(stale.mean() for stale in staleness) if staleness else None,
         max_staleness=int(max(stale.max() for stale in staleness)) if staleness else None,
+        waiting_share=_if_all(time and time.waiting_share for time in client_times),
+        never_counted=_if_all(
+            time and never_counted(run.events, time.clients) for run, time in zip(runs, client_times, strict=True)
+        ),
         real_seconds=estimate(run.real_seconds for run in finished) if finished else None,
         without_version=tuple(run.seed for run in without_version),
         why_no_version=_why_no_version(without_version),
@@ -163,8 +175,14 @@ def _to_target(over: str, target: float | None, measure: Measure, runs: Sequence
 
 def _over_all(costs: Mapping[int, float | None]) -> Estimate | None:
     """Return the estimate; None if a seed missed the target: others would flatter."""
-    reached = [one for one in costs.values() if one is not None]
-    return estimate(reached) if len(reached) == len(costs) else None
+    return _if_all(costs.values())
+
+
+def _if_all(values: Iterable[float | None]) -> Estimate | None:
+    """Return the estimate; None if a value is unknown."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return estimate(known) if len(known) == len(found) else None
 
 
 def _median(times: Mapping[int, float | None]) -> float | None:

@@ -56,6 +56,7 @@ def lines(rows: Sequence[SummaryRow]) -> list[list[Line]]:
             _line("Updates counted", rows, lambda row: row.counted, units.count),
             _line("Updates unused", rows, lambda row: row.unused, units.count),
             _line("Updates lost", rows, lambda row: row.lost, units.count),
+            *_of_clients(rows),
         ],
         [
             _line("Mean staleness", rows, lambda row: row.mean_staleness, units.decimal),
@@ -68,6 +69,15 @@ def lines(rows: Sequence[SummaryRow]) -> list[list[Line]]:
         _privacy(rows),
     ]
     return [group for group in groups if group]
+
+
+def _of_clients(rows: Sequence[SummaryRow]) -> list[Line]:
+    if not any(row.waiting_share for row in rows):  # runs of earlier versions
+        return []
+    return [
+        _line("Time clients wait", rows, lambda row: row.waiting_share, units.percent),
+        _line("Clients that never counted", rows, lambda row: row.never_counted, units.count),
+    ]
 
 
 def _quality(rows: Sequence[SummaryRow], main: Measure) -> list[Line]:

@@ -7,6 +7,7 @@
 ``clients.parquet``       with ``evaluate.on_clients``, a row for each client's evaluation: version, loss, metrics
 ``model.safetensors``     the final model, by parameter name
 ``labels.json``           its accuracy on the test examples of each label, where accuracy is measured
+``client_time.json``      how many clients there are, and how long they waited and worked, all together
 ``versions.json``         versions that the numbers depend on: Python, packages, trainer, threads
 ``timing.json``           real and processor seconds, date, machine, commit, and notes such as that a GPU's memory
                           ran out; a file of its own, because all other files are equal in every run
@@ -17,6 +18,7 @@ The folder of an unfinished run ends in ``.unfinished``: its tables are in chunk
 """
 
 import json
+import math
 import shutil
 import tempfile
 import tomllib
@@ -32,6 +34,7 @@ from filelock import FileLock, Timeout
 from offbeat_core.errors import OffbeatError
 
 from offbeat.runs.parquet_chunks import Columns, chunk_paths, read_columns
+from offbeat.simulation.client_time import ClientTime
 from offbeat.training.trainer_names import TRAINING_LOSS
 
 OUTCOMES = ("counted", "unused", "lost")
@@ -197,6 +200,21 @@ def read_labels(run: Run) -> dict[str, float]:
     """Read the accuracy of a run's final model by label; empty if it was not measured."""
     path = run.path / "labels.json"
     return _read(path, _shares) if path.is_file() else {}
+
+
+def read_client_time(run: Run) -> ClientTime | None:
+    """Read how long the clients of a finished run waited; None without that file."""
+    path = run.path / "client_time.json"
+    return _read(path, _client_time) if path.is_file() else None
+
+
+def _client_time(file: Path) -> ClientTime:
+    times = json.loads(file.read_bytes())
+    waiting, working = (float(times[name]) for name in ("waiting_seconds", "working_seconds"))
+    clients = int(times["clients"])
+    if clients < 1 or not (0 <= waiting < math.inf and 0 <= working < math.inf):
+        raise ValueError("no clients, or a time that is not possible")
+    return ClientTime(clients, waiting, working)
 
 
 def _shares(file: Path) -> dict[str, float]:

@@ -171,6 +171,7 @@ class _Recording:
             self._simulation.notes,
             processor_seconds=processor_seconds,
             by_label=by_label,
+            client_time=self._simulation.client_time,
         )
 
 

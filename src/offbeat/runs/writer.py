@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,7 @@ from torch import Tensor
 from offbeat.runs import directory as run_directory
 from offbeat.runs.parquet_chunks import ChunkedTable
 from offbeat.runs.resume import check_chunks, check_settings, check_versions
+from offbeat.simulation.client_time import ClientTime
 from offbeat.simulation.evaluations import ClientEvaluation
 from offbeat.simulation.totals import Evaluation, VisitEnded
 from offbeat.tensor_file import read_checkpoint, write_checkpoint
@@ -116,6 +118,7 @@ class RunWriter:
         *,
         processor_seconds: float | None = None,
         by_label: Mapping[str, float] | None = None,
+        client_time: ClientTime | None = None,
     ) -> None:
         """Write the finished run to its path; an earlier run there is removed afterwards.
 
@@ -134,6 +137,8 @@ class RunWriter:
                 (new / "model.safetensors").write_bytes(save(dict(model)))
                 if by_label:
                     _write(new / "labels.json", _as_json(by_label))
+                if client_time is not None:
+                    _write(new / "client_time.json", _as_json(asdict(client_time)))
                 timing: dict[str, Any] = {"real_seconds": real_seconds}
                 if processor_seconds is not None:
                     timing["processor_seconds"] = processor_seconds

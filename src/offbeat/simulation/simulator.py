@@ -11,6 +11,7 @@ from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop
 from offbeat.population.devices.client_devices import Devices
 from offbeat.simulation.attendance import Attendance
+from offbeat.simulation.client_time import ClientTime
 from offbeat.simulation.clock import Clock, StallGuard
 from offbeat.simulation.evaluations import ClientEvaluation, Evaluate, Evaluations, EvaluationsByClients
 from offbeat.simulation.events import EventQueue, Kind
@@ -59,6 +60,7 @@ class Simulation:
     Attributes:
         ended: The visits that have ended; a reader may remove them.
         evaluated_by: The clients' evaluations; a reader may remove them.
+        client_time: The time that clients have waited and worked so far.
         finished: Whether the end is reached; ``step`` must not be called any more.
         workload: What the trainer trains.
     """
@@ -83,6 +85,7 @@ class Simulation:
         queue = EventQueue()
         self.coordinator = coordinator
         self.ended: list[VisitEnded] = []
+        self.client_time = ClientTime(coordinator.clients)
         self.finished = False
         self._stop = stop
         self._early_stop = early_stop
@@ -154,7 +157,8 @@ class Simulation:
         self._guard.check_future(self._now)
         if self._queue.next_seconds > self._stop.virtual_seconds:
             return self._finish(self._stop.virtual_seconds)
-        self._now, kind, _, subject = self._queue.take()
+        seconds, kind, _, subject = self._queue.take()
+        self._advance(seconds)
         if kind == Kind.EVALUATION:
             return self._evaluate(subject)
         self._handlers[kind](self._now, subject)
@@ -163,6 +167,12 @@ class Simulation:
         self._evaluations.expect(self._now)
         self._clock.expect_deadline(self._now)
         return None
+
+    def _advance(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        if seconds > self._now:
+            self.client_time.add(seconds - self._now, waiting=self.coordinator.idle, working=len(self._stages.visits))
+            self._now = seconds
 
     def _evaluate(self, number: int) -> Evaluation:
         """Make an evaluation, which may end the run."""
@@ -193,6 +203,7 @@ class Simulation:
         self._attendance.expect(ended.client, ended.ended_seconds)
 
     def _finish(self, now: float) -> Evaluation | None:
+        self._advance(now)
         self.finished = True
         return self._evaluations.last(now)
 
@@ -262,7 +273,7 @@ class Simulation:
             for key, value in state.items()
         }
 
-    def _parts(self) -> tuple[Attendance | Clock | EarlyStop | Evaluations | StallGuard | Totals, ...]:
+    def _parts(self) -> tuple[Attendance | ClientTime | Clock | EarlyStop | Evaluations | StallGuard | Totals, ...]:
         """Return the parts whose saved numbers lie beside each other, without a prefix."""
-        parts = self._attendance, self._clock, self._evaluations, self._guard, self._totals
+        parts = self._attendance, self.client_time, self._clock, self._evaluations, self._guard, self._totals
         return parts if self._early_stop is None else (*parts, self._early_stop)
