@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from offbeat.algorithms import FedBuff
+from offbeat.algorithms import DOES_NOT_COUNT, FedBuff
 from offbeat.algorithms.components import Algorithm, Continuous, Count, LatestOfEach, Positive, Sum, resolve
 from offbeat.testing import AlgorithmError, check_algorithm
 from tests.algorithms.case import all_cases, built_in, cases_of
@@ -185,6 +185,40 @@ class IgnoresPromises(Plain):
         return super().receive(update)
 
 
+class ForgetsReturn(Plain):
+    def weigh(self, update):  # noqa: RET503 - the mistake
+        if update.examples < 60:
+            return 1.0
+
+
+class Negative(Plain):
+    def weigh(self, update):
+        return -1 if update.examples > 60 else 1
+
+
+class WrongField(Plain):
+    def weigh(self, update):
+        return 1 / (1 + self.version - update.start_version)
+
+
+class NoUpdate(Plain):
+    def weigh(self):
+        return 1.0
+
+
+class NoMethod(Plain):
+    weigh = 0.5
+
+
+class TakesMore(Plain):
+    def weigh(self, update, scale=1.0):
+        return DOES_NOT_COUNT if update.examples > 60 else scale
+
+    @staticmethod
+    def divisor(plan):
+        return 1.0
+
+
 class Raises(Plain):
     def weigh(self, update):
         return 1 / (update.examples - update.examples)
@@ -218,8 +252,13 @@ class Raises(Plain):
         (StartRemembers, "start does not forget the run before: 'at_work' differs"),
         (NeedsTensors, r"an update's vector may be a promise: use resolve\(update.vector, length\)"),
         (IgnoresPromises, "promises of vectors come to another model"),
-        (Raises, r"receive failed: ZeroDivisionError: division by zero \(.*test_testing.py:\d+\)"),
-        (RaisesOnSpeed, "note_speed failed: ZeroDivisionError: division by zero"),
+        (Raises, r"^Raises: weigh failed: ZeroDivisionError: division by zero \(.*test_testing.py:\d+\)"),
+        (ForgetsReturn, r"it returned None: did it forget return\? .*return DOES_NOT_COUNT \(.*test_testing.py:\d+\)"),
+        (Negative, r"^Negative: weigh must return .* at least 0, it returned -1 \(.*test_testing.py:\d+\)"),
+        (WrongField, r"'start_version' \(.*test_testing.py:\d+\): did you mean 'version'\? Allowed: base, client, "),
+        (NoUpdate, r"^NoUpdate: weigh must take \(self, update\), it takes \(self\) \(.*test_testing.py:\d+\)"),
+        (NoMethod, r"^NoMethod: weigh must be a method \(self, update\), it is 0.5$"),
+        (RaisesOnSpeed, r"note_speed failed: ZeroDivisionError: division by zero \("),
         (lambda: FedBuff(buffer_size=0), "the factory failed: ValueError: buffer_size must be a whole number"),
         (lambda: 3, "the factory must return an offbeat.algorithms.Algorithm, it returned int"),
     ],
@@ -232,7 +271,7 @@ def test_a_fault_is_one_line(factory, message):
     assert name == "<lambda>" or str(caught.value).startswith(f"{name}: ")
 
 
-@pytest.mark.parametrize("factory", [Plain, FedPlain])
+@pytest.mark.parametrize("factory", [Plain, FedPlain, TakesMore])
 def test_a_correct_algorithm_passes(factory):
     check_algorithm(factory)
 

@@ -16,6 +16,17 @@ from offbeat.algorithms.components import Compression
 from offbeat.algorithms.components.schedules.patterns import own
 
 
+class FailsLater(FedBuff):
+    def weigh(self, update):
+        return 1.0 if self.version < 2 else 1.0 / (self.version - self.version)
+
+
+class ForgetsLater(FedBuff):
+    def weigh(self, update):  # noqa: RET503 - the mistake
+        if self.version < 2:
+            return 1.0
+
+
 def failing():
     raise RuntimeError("first line\nsecond line")
 
@@ -116,6 +127,14 @@ MISTAKES = [
     (
         {"augmentation": "crop-and-flip", "model": lambda: nn.Linear(1, 1), "data": (LINE, LINE), "loss": "mse"},
         ["augmentation = 'crop-and-flip' is for images", "float32 of shape (1,)", "leave it out"],
+    ),
+    (
+        {"algorithm": FailsLater(buffer_size=2, concurrency=4), "virtual_seconds": None, "versions": 4},
+        ["fedbuff: weigh failed: ZeroDivisionError: float division by zero (", "test_simulate_mistakes.py:"],
+    ),
+    (
+        {"algorithm": ForgetsLater(buffer_size=2, concurrency=4), "virtual_seconds": None, "versions": 4},
+        ["fedbuff: weigh must return", "did it forget return? If the", "return DOES_NOT_COUNT (", "_mistakes.py:"],
     ),
     ({"seed": -1}, ["seed = -1", "greater than or equal to 0"]),
     ({"seed": 1.5}, ["seed = 1.5", "valid integer"]),

@@ -3,6 +3,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from offbeat_core.errors import OffbeatError
 
 from offbeat.algorithms import SCAFFOLD, FedBuff
 from offbeat.algorithms.components import WrongStepError
@@ -17,6 +18,7 @@ from offbeat.coordinator.algorithm_checks import (
     check_restart,
     differing_attributes,
     differing_entries,
+    errors_named,
     same_bits,
 )
 
@@ -71,6 +73,35 @@ def test_an_error_becomes_a_fault_but_faults_and_wrong_steps_pass():
     for error in (FaultError("mine"), WrongStepError("mine")):
         with pytest.raises(type(error), match=r"^mine$"):
             attempt("adding", raises, error)
+
+
+class Weighing(FedBuff):
+    def weigh(self, update):
+        return update()
+
+
+def test_an_error_in_a_method_of_ones_own_is_one_line_of_the_run():
+    def raises(error):
+        raise error
+
+    algorithm = Weighing()
+    with (
+        pytest.raises(OffbeatError, match=r"^mine, seed 1: weigh failed: KeyError: 'x' \(.*_checks.py:\d+\)$"),
+        errors_named("mine, seed 1"),
+    ):
+        algorithm.weigh(lambda: raises(KeyError("x")))
+    with pytest.raises(OffbeatError, match=r"^already one line$"), errors_named("mine"):
+        algorithm.weigh(lambda: raises(OffbeatError("already one line")))
+    with pytest.raises(OffbeatError, match=r"^mine: a wrong step$"), errors_named("mine"):
+        raise WrongStepError("a wrong step")
+
+
+def test_other_errors_keep_their_tracebacks():
+    algorithm = FedBuff()
+    with pytest.raises(KeyError), errors_named("mine"):
+        raise KeyError("x")
+    with pytest.raises(AttributeError), errors_named("mine"):
+        algorithm.age(None)  # a method that is built in
 
 
 @pytest.mark.parametrize(

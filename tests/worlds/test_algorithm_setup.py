@@ -4,14 +4,14 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from offbeat_core.lr_decay import exponential
 from torch import Tensor, ones, zeros
 
 from offbeat.algorithms import FedBuff, FedLuck, LocalPlan, Update
-from offbeat.algorithms.components import ClosedBuffer, Compression
+from offbeat.algorithms.components import ClosedBuffer, Compression, Sum, Weight
 from offbeat.config.experiment_file import Experiment
 from offbeat.data.dataset import Dataset
 from offbeat.simulation.simulator import Simulation
@@ -154,6 +154,37 @@ class BooleanWeight(FedBuff):
         return update.examples > 0
 
 
+class ForgottenReturn(FedBuff):
+    def weigh(self, update: Update) -> float:  # pyright: ignore[reportReturnType]
+        super().weigh(update)
+
+
+class WrongField(FedBuff):
+    def weigh(self, update: Update) -> float:
+        return 1.0 / (1 + update.start_version)  # pyright: ignore
+
+
+class NoUpdate(FedBuff):
+    def weigh(self) -> float:  # pyright: ignore
+        return 1.0
+
+
+class WrongStart(FedBuff):
+    def begin(self, model: Tensor) -> None:
+        self.seen = dict.fromkeys(cast(Any, self.clients), 0.0)
+
+
+class Broken(Sum):
+    def add(self, update: Update, weight: float | Weight) -> None:
+        super().add(update, cast(Any, {})[7])
+
+
+class WrongPart(FedBuff):
+    def compose(self) -> None:
+        super().compose()
+        self.buffer = Broken()
+
+
 class Float64(FedBuff):
     def next_model(self, model: Tensor, closed: ClosedBuffer) -> Tensor:
         return super().next_model(model, closed).double()
@@ -218,7 +249,12 @@ class RefusesZeros(FedBuff):
     ("kind", "message"),
     [
         (NoAnswer, "receive must return True or False, whether there is a new version; it returned None"),
-        (BooleanWeight, "fedbuff: weigh must return a number or None, got True"),
+        (BooleanWeight, "weigh must return a finite number of at least 0, it returned True ("),
+        (ForgottenReturn, "weigh must return a finite number of at least 0, it returned None: did it forget return?"),
+        (WrongField, "weigh failed: AttributeError: 'Update' object has no attribute 'start_version'"),
+        (NoUpdate, "weigh must take (self, update), it takes (self) ("),
+        (WrongStart, "begin failed: TypeError: 'int' object is not iterable ("),
+        (WrongPart, "Broken.add failed: KeyError: 7 ("),
         (Float64, "next_model must return float32 of shape (4,), it returned float64 of shape (4,)"),
         (Float64Model, "the step must return float32 of shape (4,), it returned float64 of shape (4,)"),
         (UnknownSelection, "selection = 'longest_absnt': did you mean 'longest_absent'?"),

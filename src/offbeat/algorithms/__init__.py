@@ -12,6 +12,7 @@ from offbeat.algorithms.area import AREA
 from offbeat.algorithms.async_comm_sgd import AsyncCommSGD
 from offbeat.algorithms.ca2fl import CA2FL
 from offbeat.algorithms.components.algorithm import Algorithm
+from offbeat.algorithms.components.buffers.aggregate import DOES_NOT_COUNT
 from offbeat.algorithms.components.client_update import Promise, Update, check_vector
 from offbeat.algorithms.components.registry import Registry
 from offbeat.algorithms.fadas import FADAS
@@ -39,6 +40,7 @@ __all__ = [
     "ALGORITHMS",
     "AREA",
     "CA2FL",
+    "DOES_NOT_COUNT",
     "FADAS",
     "MIFA",
     "SCAFFOLD",

@@ -8,6 +8,7 @@ from typing import Literal
 from torch import Tensor
 
 from offbeat.algorithms.components import (
+    DOES_NOT_COUNT,
     Algorithm,
     ClosedBuffer,
     Continuous,
@@ -92,10 +93,10 @@ class FedFa(Algorithm):
         if self.normalise and local.optimizer != "sgd":
             raise ValueError("the a_j of normalise are weights of SGD's gradients: leave normalise or optimizer out")
 
-    def weigh(self, update: Update) -> Weight | None:
+    def weigh(self, update: Update) -> Weight:
         a = float(update.normaliser) if self.normalise else 1.0
         if a == 0:
-            return None
+            return DOES_NOT_COUNT
         check_not_negative("1 / normaliser", 1 / a)
         return Weight(1 / a, a=a)
 

@@ -9,6 +9,7 @@ from offbeat_core.local_plan import normaliser
 from torch import Tensor
 
 from offbeat.algorithms.components import (
+    DOES_NOT_COUNT,
     Algorithm,
     ClosedBuffer,
     Compression,
@@ -109,14 +110,14 @@ class FedLuck(Algorithm):
         measured, ranges = (self.step_seconds[client], self.upload_seconds[client]), (self.steps, self.compression)
         return _best(*measured, self.period, *map(tuple, ranges), self.compression_exponent)
 
-    def weigh(self, update: Update) -> float | Weight | None:
+    def weigh(self, update: Update) -> float | Weight:
         for name in ("step_seconds", "upload_seconds"):
             check_not_negative(name, getattr(update, name) or 0.0)
         if not self.normalise:
             return float(update.examples) if self.weighting == "examples" else 1.0
         a = float(update.normaliser)
         if a == 0:
-            return None
+            return DOES_NOT_COUNT
         check_not_negative("1 / normaliser", 1 / a)
         return Weight(1 / a, a=a)
 

@@ -7,6 +7,7 @@ from offbeat_core.local_plan import normaliser
 from torch import Tensor
 
 from offbeat.algorithms.components import (
+    DOES_NOT_COUNT,
     Algorithm,
     ClosedBuffer,
     Count,
@@ -63,10 +64,10 @@ class FedNova(Algorithm):
     def divisor(self, plan: LocalPlan) -> float:
         return normaliser(plan)
 
-    def weigh(self, update: Update) -> Weight | None:
+    def weigh(self, update: Update) -> Weight:
         n, a = int(update.examples), float(update.normaliser)
         if a == 0:
-            return None
+            return DOES_NOT_COUNT
         check_not_negative("examples / normaliser", n / a)
         return Weight(n / a, examples=n, examples_times_a=n * a)
 

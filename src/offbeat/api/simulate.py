@@ -26,6 +26,7 @@ from offbeat.api.arguments import (
 from offbeat.api.run_record import RunRecord, config_of, make_folder, write_output
 from offbeat.config.experiment_sections import metric_name
 from offbeat.config.given_objects import Given
+from offbeat.coordinator.algorithm_checks import errors_named
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_examples import Collate
 from offbeat.process_memory import rare_garbage_collection
@@ -199,7 +200,7 @@ def simulate(
         simulation = build_simulation(experiment, label, seed, dataset, population=clients, workers=workers)
         for line in warnings_of(experiment, clients):
             bars.warn(line)
-        with bars:
+        with bars, errors_named(label):
             bars.begin(label, seed)
             for evaluation in simulation.run():
                 evaluations.append(evaluation)

@@ -3,18 +3,23 @@
 They look at its declarations, return values, computations and saved state.
 """
 
+import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping
+import traceback
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar, get_args
 
 import numpy as np
 import torch
-from offbeat_core.errors import did_you_mean
+from offbeat_core.errors import OffbeatError, did_you_mean
 from offbeat_core.user_code_errors import error_line, failure
 from torch import Tensor
 
-from offbeat.algorithms import Algorithm
+from offbeat.algorithms import Algorithm, Update
 from offbeat.algorithms.components import Payload, WrongStepError
+from offbeat.algorithms.components.buffers.aggregate import place_of
+from offbeat.algorithms.components.component import Component
 from offbeat.coordinator.selection import POOLS
 
 
@@ -28,10 +33,11 @@ Answer = TypeVar("Answer")
 
 
 def check_declarations(algorithm: Algorithm) -> None:
-    """Raise ``FaultError`` unless the payload and the selection suit the algorithm.
+    """Raise ``FaultError`` unless payload and selection exist and suit the algorithm.
 
-    Both must exist.
+    Its methods must take the arguments of the contract.
     """
+    _check_signatures(algorithm)
     payload, payloads = getattr(algorithm, "payload", None), get_args(Payload)
     if payload not in payloads:
         raise FaultError(f"payload = {payload!r}: {did_you_mean(str(payload), payloads)}")
@@ -40,6 +46,23 @@ def check_declarations(algorithm: Algorithm) -> None:
     selection = algorithm.selection
     if not callable(selection) and selection not in POOLS:
         raise FaultError(f"selection = {selection!r}: {did_you_mean(str(selection), POOLS)}, or a class of your own")
+
+
+def _check_signatures(algorithm: Algorithm) -> None:
+    kind = type(algorithm)
+    for name, method in inspect.getmembers(Algorithm, inspect.isfunction):
+        own = getattr(kind, name)
+        if name.startswith("_") or own is method:
+            continue
+        names = list(inspect.signature(method).parameters)
+        place = f" ({place})" if (place := place_of(inspect.unwrap(own) if callable(own) else None)) else ""
+        if not callable(own):
+            raise FaultError(f"{name} must be a method ({', '.join(names)}), it is {own!r}")
+        try:
+            inspect.signature(getattr(algorithm, name)).bind(*names[1:])
+        except TypeError:
+            found = ", ".join(inspect.signature(own).parameters)
+            raise FaultError(f"{name} must take ({', '.join(names)}), it takes ({found}){place}") from None
 
 
 def check_answer(method: str, answer: object) -> None:
@@ -65,7 +88,42 @@ def attempt(action: str, function: Callable[..., Answer], *arguments: Any, **opt
     except (FaultError, WrongStepError):
         raise
     except Exception as error:
-        raise FaultError(str(failure(f"{action} failed", error))) from error
+        raise FaultError(method_failure(error) or str(failure(f"{action} failed", error))) from error
+
+
+@contextmanager
+def errors_named(run: str) -> Generator[None]:
+    """Raise errors of an algorithm's own methods as a line that names ``run``."""
+    try:
+        yield
+    except OffbeatError:
+        raise
+    except WrongStepError as error:
+        raise OffbeatError(f"{run}: {error}") from None
+    except Exception as error:
+        line = method_failure(error)
+        if line is None:
+            raise
+        raise OffbeatError(f"{run}: {line}") from error
+
+
+def method_failure(error: Exception) -> str | None:
+    """Return a line about an error in a method of an algorithm that is not built in.
+
+    It names the method, also that of a component, the error, file and line; None for an error from elsewhere.
+    """
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
+        owner = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+        is_offbeats = str(frame.f_globals.get("__name__")).startswith("offbeat.") or code.co_filename.startswith("<")
+        if is_offbeats or not isinstance(owner, Algorithm | Component):
+            continue
+        method = code.co_name if isinstance(owner, Algorithm) else f"{type(owner).__name__}.{code.co_name}"
+        line = str(failure(f"{method} failed", error, or_library=True))
+        if isinstance(error, AttributeError) and isinstance(error.obj, Update):
+            return f"{line}: {did_you_mean(str(error.name), Update._fields)}"
+        return line
+    return None
 
 
 def check_model(model: object, length: int) -> None:
@@ -107,7 +165,8 @@ def check_restart(algorithm: Algorithm, fresh: Algorithm) -> None:
         fresh.load_state_dict(_as_from_checkpoint(state))
         loaded = fresh.state_dict()
     except Exception as error:
-        raise FaultError(f"its state cannot be saved and loaded: {error_line(error)}") from error
+        why = method_failure(error) or error_line(error)
+        raise FaultError(f"its state cannot be saved and loaded: {why}") from error
     expected = _as_from_checkpoint(state)
     loaded = _as_from_checkpoint(loaded)
     wrong = next(differing_entries(expected, loaded), None)

@@ -11,11 +11,10 @@ from typing import Any
 import torch
 from offbeat_core.errors import OffbeatError
 
-from offbeat.algorithms.components import WrongStepError
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import PRIVACY_COLUMNS, metric_name
 from offbeat.config.measured_metrics import client_columns
-from offbeat.coordinator.algorithm_checks import FaultError, check_restart
+from offbeat.coordinator.algorithm_checks import FaultError, check_restart, errors_named
 from offbeat.data.dataset import Dataset
 from offbeat.process_memory import rare_garbage_collection
 from offbeat.runs.interruption import InterruptedRunError
@@ -115,14 +114,13 @@ class _Recording:
         """Step the simulation to its end, with checkpoints; return whether it diverged."""
         # Also a checkpoint trains and reads the model, so it may be the first to see these errors.
         try:
-            self._step_to_end(check)
+            with errors_named(self._task.name):
+                self._step_to_end(check)
         except DivergedError as error:
             if not self._task.keep_diverged:
                 raise DivergedError(f"{self._task.name}: {error}") from None
             self._add(self._simulation.diverged(_metrics(self._task)))
             return True
-        except WrongStepError as error:
-            raise OffbeatError(f"{self._task.name}: {error}") from None
         return False
 
     def _step_to_end(self, check: Callable[[], None]) -> None:

@@ -18,7 +18,13 @@ from offbeat.algorithms.components.buffers.wrappers import clip, limit
 from offbeat.algorithms.components.schedules.patterns import Pattern
 from offbeat.config.experiment_sections import ServerSection
 from offbeat.config.local_section import check_compression
-from offbeat.coordinator.algorithm_checks import check_answer, check_declarations, check_down, check_model
+from offbeat.coordinator.algorithm_checks import (
+    check_answer,
+    check_declarations,
+    check_down,
+    check_model,
+    method_failure,
+)
 
 
 def dry_run(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: LocalPlan) -> None:
@@ -28,11 +34,20 @@ def dry_run(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: Loc
     ``model`` is the initial one, float32 ``(d,)``; ``data_weights`` has the weight of each client's data, ``(N,)``.
 
     Raises ``ValueError`` if the payload or selection does not exist; if a plan is refused or cannot be sent; or if an
-    algorithm that is not built in gives a wrong answer or a wrong model.
+    algorithm that is not built in has a method that fails, gives a wrong answer or a wrong model.
     """
     check_declarations(algorithm)
     plan = replace(plan, steps_by=None).at(0)
-    for made in _plans(algorithm, model, data_weights, plan) or [plan]:
+    try:
+        plans = _plans(algorithm, model, data_weights, plan)
+    except (OffbeatError, ValueError):
+        raise
+    except Exception as error:
+        line = str(error) if isinstance(error, WrongStepError) else method_failure(error)
+        if line is None:
+            raise
+        raise ValueError(line) from error
+    for made in plans or [plan]:
         try:
             check_compression("the plan for a visit: compression", made.compression)
         except OffbeatError as error:
@@ -58,7 +73,7 @@ def _plans(algorithm: Algorithm, model: Tensor, data_weights: Tensor, plan: Loca
     try:
         trial.start(model, clients, data_weights)
     except TypeError as error:  # a part of the state that cannot be saved
-        raise ValueError(str(error)) from None
+        raise ValueError(method_failure(error) or str(error)) from None
     check_down(trial, len(model))
     if algorithm.measures:
         trial.note_speed(0, 1.0, 1.0)  # client 1 stays unmeasured
@@ -84,17 +99,12 @@ def _check_first_version(
         update = Update(client, 0, zeros, 1, plan.steps, float(plan.steps), base, None, 1.0, 1.0, 1.0, plan)
         try:
             answer = trial.receive(update)
-        except WrongStepError as error:
-            raise ValueError(str(error)) from None
         except (ArithmeticError, ValueError):  # an algorithm may refuse updates of zeros
             return
         check_answer("receive", answer)
     if trial.period is not None:
         check_answer("tick", trial.tick())
-    try:
-        check_model(trial.model, len(zeros))
-    except WrongStepError as error:
-        raise ValueError(str(error)) from None
+    check_model(trial.model, len(zeros))
 
 
 def wrap_buffer(algorithm: Algorithm, server: ServerSection) -> None:

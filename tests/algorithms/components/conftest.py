@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from offbeat.algorithms import Algorithm, Update
+from offbeat.algorithms import DOES_NOT_COUNT, Algorithm, Update
 from offbeat.algorithms.components import ClosedBuffer, Continuous, Count, Positive, RunFacts, Schedule, Sum, Weight
 
 
@@ -28,10 +28,10 @@ class Mean(Algorithm[Schedule]):
         self.heard = 0
         self.examples: dict[int, int] = {}
 
-    def weigh(self, update: Update) -> float | Weight | None:
+    def weigh(self, update: Update) -> float | Weight:
         if update.examples > 1000:
             raise ValueError("examples must be at most 1000")
-        return None if update.steps == 0 else 1.0
+        return DOES_NOT_COUNT if update.steps == 0 else 1.0
 
     def note(self, update: Update) -> None:
         self.heard += 1

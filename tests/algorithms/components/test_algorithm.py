@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from offbeat.algorithms import FedAvg, FedLaAvg, LocalPlan
-from offbeat.algorithms.components import Compression, LatestOfEach, WrongStepError
+from offbeat.algorithms.components import Compression, LatestOfEach, Weight, WrongStepError
 
 
 def test_an_algorithm_by_hand(mean, begin, upload):
@@ -44,12 +44,13 @@ def test_a_start_that_is_refused_changes_nothing_of_the_run_before(make, start, 
     assert algorithm.wants(0, 0)
 
 
-def test_an_update_without_a_weight_is_heard_but_does_not_count(mean, begin, upload):
+def test_an_update_may_be_heard_and_not_count(mean, begin, upload):
     algorithm = begin(mean(size=2))
     never = upload(0, 0, 1000)._replace(steps=0)
     assert algorithm.receive(never) is False
     assert (algorithm.buffer.count, algorithm.heard, algorithm.slots()) == (0, 1, 1)
     assert not algorithm.wants(0, 0)
+    assert algorithm.scale(never._replace(plan=LocalPlan(1, 1, 0.1))) == 0
     algorithm.receive(upload(1, 0, 2))
     assert algorithm.receive(upload(2, 0, 4)) is True
     assert algorithm.model.tolist() == [-3]
@@ -67,17 +68,64 @@ def test_weights_of_numpy_and_torch_are_numbers(mean, begin, upload, weight):
     assert type(algorithm.scale(upload(0, 0, 8)._replace(plan=LocalPlan(1, 1, 0.1)))) is float
 
 
-@pytest.mark.parametrize("weight", [True, "0.5", np.ones(2)])
-def test_a_weight_that_is_not_a_number_is_one_line_and_changes_nothing(mean, begin, upload, weight, same_state):
+@pytest.mark.parametrize(
+    ("weight", "found"),
+    [
+        (True, "it returned True"),
+        ("0.5", "it returned '0.5'"),
+        (np.ones(2000), "it returned "),
+        (-1.0, "it returned -1.0"),
+        (np.float32(-0.5), "it returned "),
+        (Weight(-2.0), "it returned -2.0"),
+        (math.nan, "it returned nan"),
+        (math.inf, "it returned inf"),
+        (None, "it returned None: did it forget return? If the update does not count, return DOES_NOT_COUNT"),
+    ],
+)
+def test_a_wrong_weight_is_one_line_with_its_place_and_changes_nothing(mean, begin, upload, weight, found, same_state):
     class Weighing(mean):
         def weigh(self, update):
             return weight
 
     algorithm = begin(Weighing(size=1))
     before = algorithm.state_dict()
-    with pytest.raises(WrongStepError, match=re.escape(f"weigh must return a number or None, got {weight!r}")):
+    place = f"{__file__}:{Weighing.weigh.__code__.co_firstlineno}"
+    with pytest.raises(WrongStepError) as caught:
         algorithm.receive(upload(0, 0, 2))
+    message = str(caught.value)
+    assert message.startswith(f"weigh must return a finite number of at least 0, {found}")
+    assert message.endswith(f" ({place})")
+    assert "\n" not in message
     assert same_state(algorithm.state_dict(), before)
+
+
+def test_a_next_model_without_return_is_named_with_its_place(mean, begin, upload):
+    class Forgetful(mean):
+        def next_model(self, model, closed):
+            pass
+
+    algorithm = begin(Forgetful(size=1))
+    algorithm.receive(upload(0, 0, 2))
+    place = f"{__file__}:{Forgetful.next_model.__code__.co_firstlineno}"
+    with pytest.raises(WrongStepError, match=rf"it returned None: did it forget return\? \({re.escape(place)}\)"):
+        _ = algorithm.model
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [("plan", "plan must return a LocalPlan"), ("is_ready", "is_ready must return True or False")],
+)
+def test_a_forgotten_return_is_one_line(mean, plan, upload, method, expected):
+    forgetful = type("Forgetful", (mean,), {method: lambda self, *arguments: None})
+    algorithm = forgetful()
+    algorithm.start(torch.zeros(1), 9)
+
+    def visit():
+        algorithm.assign(0, plan)
+        algorithm.receive(upload(0, 0, 2))
+
+    with pytest.raises(WrongStepError, match=rf"^{expected}, it returned None: did it forget return\? \({__file__}:"):
+        visit()
 
 
 def test_a_refused_plan_gives_no_work(mean, begin, plan, same_state):

@@ -83,7 +83,7 @@ def test_a_step_that_is_too_long_is_shortened_in_its_direction(max_step_norm, ex
 @pytest.mark.parametrize(
     ("proposed", "found"),
     [
-        (None, "NoneType"),
+        (None, "None"),
         (torch.ones(2, dtype=torch.float64), r"float64 of shape \(2,\)"),
         (torch.ones(2, 1), r"float32 of shape \(2, 1\)"),
     ],

@@ -5,6 +5,7 @@ from offbeat_core.number_checks import check_not_negative
 
 from offbeat.algorithms.components.algorithm import Algorithm
 from offbeat.algorithms.components.buffers.aggregate import (
+    DOES_NOT_COUNT,
     Aggregate,
     ClosedBuffer,
     Entry,
@@ -36,6 +37,7 @@ from offbeat.algorithms.components.server_optimizer import ServerOptimizer, Serv
 from offbeat.algorithms.components.weights import Shares, Staleness, polynomial
 
 __all__ = [
+    "DOES_NOT_COUNT",
     "Aggregate",
     "Algorithm",
     "ArrivalGroups",

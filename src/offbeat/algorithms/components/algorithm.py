@@ -3,6 +3,7 @@
 ``Algorithm`` also holds the implementation that every algorithm inherits.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -13,7 +14,14 @@ from offbeat_core.local_plan import LocalPlan
 from offbeat_core.number_checks import check_count, is_number, plain_number
 from torch import Tensor
 
-from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Weight, WrongStepError
+from offbeat.algorithms.components.buffers.aggregate import (
+    DOES_NOT_COUNT,
+    Aggregate,
+    ClosedBuffer,
+    Weight,
+    WrongStepError,
+    returned,
+)
 from offbeat.algorithms.components.client_update import Update, check_client, check_update
 from offbeat.algorithms.components.component import RunFacts, prefixed, restored, saved, under
 from offbeat.algorithms.components.hooks import Hooks, Schedule_co
@@ -210,7 +218,9 @@ class Algorithm(Hooks[Schedule_co]):
         check_client(client, self._clients)
         if local.compression is not None and self.payload == "params":
             raise ValueError(f"{self.name} uploads whole models, which cannot be compressed: leave compression out")
-        plan = self.plan(client, local)
+        plan: Any = self.plan(client, local)
+        if not isinstance(plan, LocalPlan):
+            raise WrongStepError(f"plan must return a LocalPlan, {returned(plan)}", self.plan)
         self.schedule.assign(client, self._version)
         return plan
 
@@ -221,18 +231,18 @@ class Algorithm(Hooks[Schedule_co]):
         """
         weight = self._weight_of(update)
         assert update.plan is not None
-        factor = (weight.value if isinstance(weight, Weight) else weight or 0.0) * self.divisor(update.plan)
+        factor = (weight.value if isinstance(weight, Weight) else weight) * self.divisor(update.plan)
         return factor / (1 / self._clients) if self.averages_all_clients else factor
 
-    def _weight_of(self, update: Update) -> float | Weight | None:
+    def _weight_of(self, update: Update) -> float | Weight:
         """Return the checked weight of an update, a number of Python."""
-        weight = self.weigh(update)
-        if weight is None or isinstance(weight, Weight):
-            return weight
-        number = plain_number(weight)
-        if not is_number(number):
-            raise WrongStepError(f"{self.name}: weigh must return a number or None, got {weight!r}")
-        return number
+        weight: Any = self.weigh(update)
+        number = plain_number(weight.value if isinstance(weight, Weight) else weight)
+        if not is_number(number) or not 0 <= number < math.inf:
+            found = returned(number if isinstance(weight, Weight) else weight)
+            to_leave_out = " If the update does not count, return DOES_NOT_COUNT" if weight is None else ""
+            raise WrongStepError(f"weigh must return a finite number of at least 0, {found}{to_leave_out}", self.weigh)
+        return weight if isinstance(weight, Weight) else number
 
     def wants(self, client: int, version: int) -> bool:
         """Return whether an update of the client from this version would count now."""
@@ -248,7 +258,7 @@ class Algorithm(Hooks[Schedule_co]):
         if not self.wants(update.client, update.version):
             return False
         weight = self._weight_of(update)
-        if weight is not None:
+        if weight is not DOES_NOT_COUNT:
             self.buffer.add(update, weight)
         self.note(update)
         return self.schedule.hear(update.client) and self._close()
@@ -311,7 +321,10 @@ class Algorithm(Hooks[Schedule_co]):
     def _close(self) -> bool:
         """Release the buffer if it is ready; where there are rounds, open the next."""
         self.buffer.advance(self.schedule.number)
-        is_ready = self.is_ready() and self.buffer.count >= self.buffer.least
+        wants_close: Any = self.is_ready()
+        if wants_close is None:
+            raise WrongStepError(f"is_ready must return True or False, {returned(None)}", self.is_ready)
+        is_ready = wants_close and self.buffer.count >= self.buffer.least
         has_rounds = self.schedule.has_rounds
         if has_rounds:
             self.schedule.close()
@@ -325,7 +338,7 @@ class Algorithm(Hooks[Schedule_co]):
         return False
 
     def _make_version(self, closed: ClosedBuffer) -> bool:
-        self._model.step(lambda model: self.next_model(model, closed), closed.version)
+        self._model.step(lambda model: self.next_model(model, closed), closed.version, self.next_model)
         self._version += 1
         if self.schedule.has_rounds:
             self.schedule.open()

@@ -101,10 +101,10 @@ class Hooks(Generic[Schedule_co]):
         """
         return 1.0
 
-    def weigh(self, update: Update) -> float | Weight | None:
-        """Return the weight of an update; change nothing.
+    def weigh(self, update: Update) -> float | Weight:
+        """Return the weight of an update, finite and ≥ 0; change nothing.
 
-        None means that the update is received but does not count.
+        ``DOES_NOT_COUNT`` means that the update is received but does not count.
 
         Raises:
             ValueError: The update is refused.

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.components.buffers.aggregate import NotFiniteError, WrongStepError, check_finite
+from offbeat.algorithms.components.buffers.aggregate import NotFiniteError, WrongStepError, check_finite, returned
 from offbeat.algorithms.components.client_update import check_vector
 
 
@@ -41,7 +41,7 @@ class LazyModel:
         self._last = math.inf  # the last version to compute
         self._model = model.detach().clone()
         self._max_step_norm = max_step_norm
-        self._steps: deque[tuple[Callable[[Tensor], Tensor], int]] = deque()
+        self._steps: deque[tuple[Callable[[Tensor], Tensor], int, Callable[..., Tensor] | None]] = deque()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy has, too: all but the lock."""
@@ -50,17 +50,22 @@ class LazyModel:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _reading=threading.RLock())
 
-    def step(self, rule: Callable[[Tensor], Tensor], version: int = 0) -> None:
-        """Record that the model of ``version`` becomes ``rule(model)``, a new tensor."""
-        self._steps.append((rule, version))
+    def step(
+        self, rule: Callable[[Tensor], Tensor], version: int = 0, method: Callable[..., Tensor] | None = None
+    ) -> None:
+        """Record that the model of ``version`` becomes ``rule(model)``, a new tensor.
+
+        An error about a wrong tensor names the place of ``method``, which the rule calls.
+        """
+        self._steps.append((rule, version, method))
 
     def read(self) -> Tensor:
         """Return the current model, float32 ``(d,)``."""
         with self._reading:
             while self._steps and self._steps[0][1] < self._last:
-                rule, version = self._steps[0]
+                rule, version, method = self._steps[0]
                 try:
-                    self._model = self._checked(rule(self._model))
+                    self._model = self._checked(rule(self._model), method)
                 except NotFiniteError as error:
                     self.refused_steps[version] = str(error)
                 self._steps.popleft()
@@ -83,14 +88,13 @@ class LazyModel:
             finally:
                 self._last = math.inf
 
-    def _checked(self, proposed: object) -> Tensor:
+    def _checked(self, proposed: object, method: Callable[..., Tensor] | None) -> Tensor:
+        needed = f"next_model must return float32 of shape ({self.length},)"
         if not isinstance(proposed, Tensor):
-            raise WrongStepError(
-                f"next_model must return float32 of shape ({self.length},), it returned {type(proposed).__name__}"
-            )
+            raise WrongStepError(f"{needed}, {returned(proposed)}", method)
         if proposed.dtype != torch.float32 or proposed.shape != (self.length,):
             found = f"{str(proposed.dtype).removeprefix('torch.')} of shape {tuple(proposed.shape)}"
-            raise WrongStepError(f"next_model must return float32 of shape ({self.length},), it returned {found}")
+            raise WrongStepError(f"{needed}, it returned {found}", method)
         if self._max_step_norm < math.inf:
             step = proposed - self._model
             norm = torch.linalg.vector_norm(step, dtype=torch.float64).item()

@@ -3,9 +3,10 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from offbeat_core.local_plan import Payload
+from offbeat_core.number_checks import short
 from torch import Tensor
 
 from offbeat.algorithms.components.buffers.running_sum import RunningSum
@@ -21,7 +22,30 @@ class NotFiniteError(ValueError):
 
 
 class WrongStepError(TypeError):
-    """A step has not returned a vector like the model, or ``weigh`` not a number."""
+    """A step has not returned a vector like the model, or ``weigh`` not a weight.
+
+    Args:
+        message: What is wrong.
+        method: The method that is to blame; the message names its file and line.
+    """
+
+    def __init__(self, message: str, method: Callable[..., Any] | None = None) -> None:
+        place = place_of(method)
+        super().__init__(f"{message} ({place})" if place else message)
+
+
+def returned(value: object) -> str:
+    """Return what a method returned, for a message."""
+    return "it returned None: did it forget return?" if value is None else f"it returned {short(value)}"
+
+
+def place_of(method: Callable[..., Any] | None) -> str:
+    """Return file and line of a method; empty for code without a file."""
+    code = getattr(method, "__code__", None)
+    if code is None:
+        return ""
+    file = str(getattr(method, "__globals__", {}).get("__file__", code.co_filename))
+    return "" if file.startswith("<") else f"{file}:{code.co_firstlineno}"
 
 
 class Weight:
@@ -39,6 +63,10 @@ class Weight:
         self.value = value
         self.round = round
         self.tallies = tallies
+
+
+DOES_NOT_COUNT: Final = Weight(0.0)
+"""What ``weigh`` returns for an update that is received but does not count."""
 
 
 class Entry:
