@@ -1,6 +1,7 @@
 """Commands ``serve`` and ``demo``: a server, and one with clients on this machine."""
 
 import logging
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,8 @@ def serve(file: Path, changes: Sequence[str], fronts: int, logs: bool) -> None:
 
     The same command resumes the run.
     """
+    # Large vectors in huge pages: PyTorch, which reads this when it is imported, gets their memory in half the time.
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     from offbeat_core.serving.certificates import fingerprint
     from offbeat_core.serving.console_log import write_logs
 
