@@ -1,5 +1,6 @@
 """Opening of a log by its URL, with the checks that its promises rest on."""
 
+import logging
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -112,6 +113,8 @@ def _postgres_engine(url: sa.URL) -> sa.Engine:
         record.info["place"] = _place(connection)
 
     event.listen(engine, "connect", prepare)
+    # The pool would also log, with a traceback, that it cannot use a broken connection again.
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     return engine
 
 
