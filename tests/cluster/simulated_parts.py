@@ -47,8 +47,9 @@ class Http:
         while process.requests:
             await asyncio.sleep(0.05)
 
-    def stop(self) -> None:
+    async def close(self, serving: asyncio.Task[None], seconds: float) -> None:
         self._is_stopping.set()
+        await asyncio.wait([serving], timeout=seconds)
 
 
 def make_app(service: Operations, front: Front, *_: object) -> ConfirmedDenials:

@@ -1,12 +1,14 @@
+import logging
+import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import httpx
 
 from offbeat.algorithms import FedBuff
-from offbeat.service.server import admin
+from offbeat.service.server import admin, serving
 from tests.service.conftest import body_of, running
-from tests.service.http_client import ONES, Line, begin_upload, check_log, until
+from tests.service.http_client import ONES, Line, begin_upload, check_log, line, until
 
 
 def test_a_token_in_the_folder_that_is_gone_or_revoked_is_replaced_at_the_next_start(tmp_path):
@@ -52,3 +54,14 @@ def test_an_upload_that_ends_while_the_server_stops_is_answered(tmp_path):
     assert checked_in.json()["visit"] is None
     assert uploaded.status_code in (200, 503), uploaded.text
     check_log(tmp_path / "server")
+
+
+def test_a_request_that_stalls_is_cut_off_at_the_stop_in_one_line(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(serving, "GRACE_SECONDS", 0.3)
+    with ExitStack() as until_the_stop, running(tmp_path / "server") as server:
+        stalled = until_the_stop.enter_context(line(server, server.enrol()))
+        stalled.begin("POST", "/v1/checkin", "Content-Type: application/json", length=20)
+        stalled.send(b"{")
+        time.sleep(0.3)
+    lines = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [(found.name, found.getMessage()) for found in lines] == [("offbeat.service", "requests_cut_off")]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from offbeat_core.serving.console_log import event
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 _SECONDS = 0.25  # between two looks
 _SECONDS_IF_CROWDED = 0.05
@@ -168,19 +168,6 @@ class counted(Generic[Key]):  # noqa: N801 — it reads as a function; a generat
         self._numbers[self._key] -= 1
         if not self._numbers[self._key]:
             del self._numbers[self._key]
-
-
-class CountedRequests:
-    """An ASGI middleware that records in ``Connections`` where a request is under way."""
-
-    def __init__(self, app: ASGIApp, connections: Connections) -> None:
-        self._app = app
-        self._connections = connections
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
-        with self._connections.request(peer_of(scope)):
-            await self._app(scope, receive, send)
 
 
 def pause_after(seconds: float, *, is_crowded: bool) -> float:

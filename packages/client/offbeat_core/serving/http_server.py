@@ -1,6 +1,8 @@
 """The HTTP server, Granian in this process, and its limit of connections."""
 
+import asyncio
 import errno
+import logging
 import math
 import socket
 import sys
@@ -13,6 +15,8 @@ from granian.net import SocketHolder  # pyright: ignore[reportPrivateImportUsage
 from granian.server.embed import Server as EmbeddedServer
 from offbeat_core.errors import OffbeatError
 from offbeat_core.serving.certificates import Certificates
+from offbeat_core.serving.connections import Connections, peer_of
+from offbeat_core.serving.console_log import event
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _BACKLOG = 1024
@@ -36,13 +40,19 @@ class HttpServer(EmbeddedServer):
     """Granian's server on a socket that listens already.
 
     Without such a socket Granian would share the port with other processes. Without certificates it is plain HTTP.
+    ``connections`` hears where requests are under way.
     """
 
     def __init__(
-        self, app: ASGIApp, listener: socket.socket, certificates: Certificates | None, max_connections: int
+        self,
+        app: ASGIApp,
+        connections: Connections,
+        listener: socket.socket,
+        certificates: Certificates | None,
+        max_connections: int,
     ) -> None:
         super().__init__(
-            app,
+            self._answer,
             interface=Interfaces.ASGINL,
             http=HTTPModes.http1,  # uploads over HTTP/2 take five times as long
             websockets=False,
@@ -55,6 +65,35 @@ class HttpServer(EmbeddedServer):
             ssl_key=certificates.key if certificates else None,
         )
         self._listener = listener
+        self._app = UnreadBody(app)
+        self._connections = connections
+        self._under_way: set[asyncio.Task[Any]] = set()
+
+    async def close(self, serving: asyncio.Task[None], seconds: float) -> None:
+        """Let requests under way end within some seconds, and cut off the others.
+
+        ``serving`` is the task that serves.
+        """
+        self.stop()
+        await asyncio.wait([serving], timeout=seconds)
+        if self._under_way:
+            event("requests_cut_off", logging.WARNING, number=len(self._under_way))
+        for task in self._under_way:
+            task.cancel()
+        await asyncio.wait([serving], timeout=1.0)
+        await asyncio.sleep(0.1)  # Granian's own threads end a moment later, and complain if Python has ended before
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._under_way.add(task)
+        try:
+            with self._connections.request(peer_of(scope)):
+                await self._app(scope, receive, send)
+        except asyncio.CancelledError:
+            pass  # by ``close``: Granian would print a traceback
+        finally:
+            self._under_way.discard(task)
 
     def _init_shared_socket(self) -> None:
         self._shd = SocketHolder(self._listener.detach(), False, _BACKLOG)  # pyright: ignore[reportCallIssue]

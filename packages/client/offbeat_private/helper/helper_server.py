@@ -14,9 +14,9 @@ from fastapi import Path as InPath
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
 from offbeat_core.serving.certificates import make_certificates
-from offbeat_core.serving.connections import Connections, CountedRequests, peer_of
+from offbeat_core.serving.connections import Connections, peer_of
 from offbeat_core.serving.console_log import event
-from offbeat_core.serving.http_server import HttpServer, UnreadBody, listen, max_connections, raise_file_limit
+from offbeat_core.serving.http_server import HttpServer, listen, max_connections, raise_file_limit
 from offbeat_core.tokens import looks_like, token_hash
 from offbeat_private.helper.helper import Helper
 from offbeat_private.helper.helper_folder import HelperFolder
@@ -55,16 +55,14 @@ async def serve(folder: Path, host: str, port: int, *, ready: Callable[[str], No
         port, limit = listener.getsockname()[1], max_connections(raise_file_limit())
         url = f"https://{host}:{port}"
         connections = Connections(port, limit // 4)
-        server = HttpServer(make_app(helper, connections), listener, certificates, limit)
+        server = HttpServer(make_app(helper, connections), connections, listener, certificates, limit)
         serving, stopping = asyncio.create_task(server.serve()), asyncio.create_task(stop.wait())
         watching = asyncio.create_task(connections.keep_watch())
         try:
             ready(url)
             await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            server.stop()
-            await asyncio.wait([serving], timeout=_GRACE_SECONDS)
-            await asyncio.sleep(0.1)  # Granian's own threads end a moment later
+            await server.close(serving, _GRACE_SECONDS)
             stopping.cancel()
             watching.cancel()
         if serving.done():
@@ -112,8 +110,6 @@ def make_app(helper: Helper, connections: Connections) -> FastAPI:
         }
         return FileResponse(answer.path, headers=headers, media_type="application/octet-stream")
 
-    app.add_middleware(UnreadBody)
-    app.add_middleware(CountedRequests, connections=connections)
     return app
 
 

@@ -108,17 +108,14 @@ async def _serve(
     per_address = settings.connections_per_address or limit // 4
     connections = Connections(listener.getsockname()[1], min(-(-per_address // settings.fronts), limit))
     front = _front(settings, leader, end.set)
-    http = HttpServer(make_front_app(front, connections), listener, settings.certificates, limit)
+    http = HttpServer(make_front_app(front, connections), connections, listener, settings.certificates, limit)
     serving = end.start(http.serve())
     end.start(connections.keep_watch())
     end.start(stop.wait())
     try:
         await end.wait()
     finally:
-        http.stop()
-        await asyncio.wait([serving], timeout=GRACE_SECONDS)
-        # Granian's own threads end a moment later, and complain if Python has ended before.
-        await asyncio.sleep(0.1)
+        await http.close(serving, GRACE_SECONDS)
 
 
 def _front(settings: FrontSettings, leader: LeaderConnection, failed: Callable[[BaseException], None]) -> Front:

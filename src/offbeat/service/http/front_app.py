@@ -5,8 +5,7 @@ from functools import partial
 from fastapi import FastAPI
 from fastapi.responses import Response
 from offbeat_core.messages import PROTOCOL
-from offbeat_core.serving.connections import Connections, CountedRequests
-from offbeat_core.serving.http_server import UnreadBody
+from offbeat_core.serving.connections import Connections
 from starlette.types import ASGIApp, Scope
 
 from offbeat.service.accounts.token_forms import hash_of
@@ -37,8 +36,7 @@ def make_front_app(front: Front, connections: Connections) -> ASGIApp:
     answer = partial(refusal_answer, count)
     app = TypedRoutes(api, partial(error_answer, front, count), Forwarding(front.leader))
     app = BodyLimit(app, _check_form, answer)  # the leader checks the token itself
-    app = TokenLimit(app, connections.max_per_token, answer)
-    return CountedRequests(UnreadBody(app), connections)
+    return TokenLimit(app, connections.max_per_token, answer)
 
 
 def _check_form(scope: Scope) -> None:

@@ -4,8 +4,7 @@ import time
 from functools import partial
 
 from fastapi.responses import JSONResponse, Response
-from offbeat_core.serving.connections import Connections, CountedRequests
-from offbeat_core.serving.http_server import UnreadBody
+from offbeat_core.serving.connections import Connections
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from offbeat.service.engine.operations import Operations
@@ -41,8 +40,7 @@ def make_app(service: Operations, front: Front, connections: Connections, viewer
     app = BodyLimit(app, partial(authenticate, service, connections), answer)
     app = TokenLimit(app, connections.max_per_token, answer)
     app = ConfirmedDenials(app, service.engine.confirm, answer)
-    app = RequestTimer(UnreadBody(app), service.metrics)
-    return CountedRequests(app, connections)
+    return RequestTimer(app, service.metrics)
 
 
 class RequestTimer:

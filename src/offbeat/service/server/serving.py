@@ -158,7 +158,7 @@ async def _serve(
     )
     app = make_app(service, front, connections, viewers)
     fronts = Fronts(service, leader, app, settings, listener)
-    http = None if settings.front_processes else HttpServer(app, listener, settings.certificates, limit)
+    http = None if settings.front_processes else HttpServer(app, connections, listener, settings.certificates, limit)
     schedule = CheckpointSchedule(
         engine,
         checkpoints,
@@ -185,10 +185,7 @@ async def _serve(
         engine.stop()
         viewers.close()
         if http is not None and serving is not None:
-            http.stop()
-            await asyncio.wait([serving], timeout=GRACE_SECONDS)
-            # Granian's own threads end a moment later, and complain if Python has ended before.
-            await asyncio.sleep(0.1)
+            await http.close(serving, GRACE_SECONDS)
         await fronts.close()
         await end.cancel()
         service.accounts.audit.flush()
