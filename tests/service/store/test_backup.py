@@ -13,7 +13,8 @@ from offbeat.algorithms import FedBuff
 from offbeat.algorithms.components.weights import constant
 from offbeat.service.server.admin import status
 from offbeat.service.store.backup import back_up
-from tests.service.conftest import LENGTH, running
+from tests.service.conftest import LENGTH, body_of, running
+from tests.service.http_client import put_in_pieces
 
 ONES = torch.ones(LENGTH)
 
@@ -112,3 +113,25 @@ def test_a_database_that_cannot_be_copied_is_one_line_that_says_what_to_do(tmp_p
     with pytest.raises(OffbeatError, match=r"file is not a database: .* restore an earlier backup") as raised:
         back_up(tmp_path / "one", tmp_path / "copy")
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("fronts", [0, 1])
+def test_a_copy_of_a_folder_with_fronts_holds_what_was_acknowledged_and_nothing_of_theirs(tmp_path, fronts):
+    body = body_of(ONES)
+    with running(tmp_path / "one", plain, front_processes=1, checkpoint_seconds=1e6) as server:
+        peer, other = server.enrol(), server.enrol()
+        answer = put_in_pieces(peer, peer.check_in(), body)
+        assert answer.json()["receipt"]["counted"]  # in a file behind the checkpoint
+        begun = other.check_in()
+        head = other.head(begun, body)
+        assert other.put(begun, body[:10], head=head).status_code == 202
+        assert (tmp_path / "one" / "fronts" / "0" / "partial" / "1-0").stat().st_size == 10
+        back_up(tmp_path / "one", tmp_path / "copy")
+        assert other.put(begun, body, offset=10, head=head).json()["receipt"]["counted"]
+    assert not (tmp_path / "copy" / "fronts").exists()
+    with running(tmp_path / "copy", plain, front_processes=fronts) as server:
+        assert server.service.engine.coordinator.statistics.counted == 1
+        other = server.peer(other.token)
+        state = other.http.get("/v1/uploads/0").json()
+        assert (state["wanted"], state["offset"]) == (True, 0)
+        assert put_in_pieces(other, begun, body).json()["receipt"]["counted"]
