@@ -24,7 +24,7 @@ from tests.postgres import postgres as postgres
 from tests.postgres import store as store
 from tests.service.conftest import Peer, Served, body_of, running
 from tests.service.front_elsewhere import address_of, front_elsewhere, leading_elsewhere
-from tests.service.http_client import NANS, ONES, check_log, kind_of
+from tests.service.http_client import NANS, ONES, check_log, kind_of, until
 from tests.service.internal.ends import Raw, closed, raw
 from tests.service.internal.test_internal_certificates import shake_hands
 
@@ -113,6 +113,7 @@ def fronted(tmp_path: Path) -> Generator[Served]:
 
 
 def socket_of(server: Served) -> Path:
+    until(lambda: server.fronts._socket is not None and server.fronts._socket.is_socket())
     path = server.fronts._socket
     assert path is not None
     return path
