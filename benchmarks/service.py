@@ -16,8 +16,8 @@ which the kernel takes back whenever it needs to. ``start_rss_mib`` is the most 
 ratio of both to a bare server that makes the same digest. ``small``: updates of 31 kB. Each is one request, which gets
 the next work too. ``download``: a model of 40 MB. ``nginx``: the same by nginx, without TLS. ``idle``: clients that
 wait. ``huge``: one update of 2 GB. ``six``: one round of six clients with a model of 3.2 GB, which takes 36 GB of the
-disk and has to be asked for. ``memory``: eight clients of models of several sizes. ``flower``: Flower's SuperLink on
-the work of ``large``, in turn with ours; see ``studies/peers/superlink.py``.
+disk and has to be asked for; ``--parameters N`` takes another size. ``memory``: eight clients of models of several
+sizes. ``flower``: Flower's SuperLink on the work of ``large``, in turn with ours; see ``studies/peers/superlink.py``.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from nginx import Nginx
 from offbeat_core.digests import DigestKind, new_digest
 from service_load import Client, Load, Offbeat, Ones, body_of, together
 
-LARGE, SMALL, HUGE, SIX = 10_000_000, 7_850, 500_000_000, 800_000_000  # parameters
+LARGE, SMALL, HUGE = 10_000_000, 7_850, 500_000_000  # parameters
 UPDATES = 64  # large ones in a repetition
 Row = dict[str, Any]
 
@@ -194,14 +194,14 @@ def huge(tls: bool, folder: Path) -> Row:
     return row
 
 
-def six(folder: Path) -> Row:
-    """Return the row of one round of six clients with a model of 3.2 GB.
+def six(length: int, folder: Path) -> Row:
+    """Return the row of one round of six clients with a large model.
 
     Each downloads the model and uploads an update; the row's time ends with the next version.
     """
     changes = ("algorithm.buffer_size=6", "service.checkpoint_seconds=86400")
-    server = Offbeat(folder, SIX, 6, tls=False, changes=changes)
-    body = Ones(SIX)
+    server = Offbeat(folder, length, 6, tls=False, changes=changes)
+    body = Ones(length)
     clients = [server.enrol() for _ in range(6)]
 
     def take_part(client: Client) -> None:
@@ -216,7 +216,7 @@ def six(folder: Path) -> Row:
     row = {"case": "six", "connections": 6, "tls": False, "seconds": round(time.perf_counter() - began, 1)}
     row |= {"model_mib": mib(len(body)), **server.memory()}
     row |= {"server_cores": round(load.server_cores, 2), "client_cores": round(load.client_cores, 2)}
-    server.stop()
+    server.stop(at_once=True)  # a last checkpoint would take more of the disk
     return row
 
 
@@ -255,7 +255,7 @@ def rows_of(arguments: argparse.Namespace, folder: Path) -> Iterator[Row]:
             except ChildProcessError as error:  # there may be too little memory for it
                 print(f"huge: left out: {error}", file=sys.stderr)
     if case == "six":
-        yield six(folder)
+        yield six(arguments.parameters, folder)
     for length in SIZES:
         if case in (None, "memory"):
             yield memory(length, folder)
@@ -276,6 +276,7 @@ def main() -> None:
         "--fronts", type=int, default=0, help="processes that serve clients, for loads and idle clients"
     )
     parser.add_argument("--waiting", type=int, default=1000, help="how many clients wait in the case idle")
+    parser.add_argument("--parameters", type=int, default=800_000_000, help="of the model in the case six")
     parser.add_argument("--peer", action="store_true", help="Flower's SuperLink too: 300 MB in build/peers")
     arguments = parser.parse_args()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -154,10 +154,10 @@ class Offbeat:
         leader, *fronts = map(_own_bytes, self._processes())
         return leader, sum(fronts)
 
-    def stop(self) -> None:
-        """Stop it, and delete what it has kept."""
+    def stop(self, *, at_once: bool = False) -> None:
+        """Stop it, or kill it ``at_once``; delete what it has kept."""
         self._stop.set()
-        self._process.terminate()
+        self._process.kill() if at_once else self._process.terminate()
         self._process.communicate()
         shutil.rmtree(self._folder)
 
