@@ -13,8 +13,8 @@ from offbeat.simulation.totals import Evaluation
 
 @pytest.fixture
 def history():
-    rows = [Evaluation(0.0, 0, 0, 0, 0, 100, 0, 2.5, {"accuracy": 0.1}),
-            Evaluation(5.0, 2, 4, 1, 0, 200, 90, 1.5, {"accuracy": 0.6})]  # fmt: skip
+    rows = [Evaluation(0.0, 0, 0, 0, 0, 100, 0, 0.0, 2.5, {"accuracy": 0.1}),
+            Evaluation(5.0, 2, 4, 1, 0, 200, 90, 0.25, 1.5, {"accuracy": 0.6})]  # fmt: skip
     events = pd.DataFrame({"client": [3, 1]})
     record = RunRecord("fedbuff", 1, {}, {}, rows, pa.table({}), [], {}, 1.0)
     return History(rows, model=torch.nn.Linear(1, 1), algorithm=FedBuff(), events=events, record=record)
@@ -22,7 +22,7 @@ def history():
 
 def test_is_a_table(history):
     assert list(history.columns) == [
-        "seconds", "version", "counted", "unused", "lost", "bytes_down", "bytes_up", "loss", "accuracy",
+        "seconds", "version", "counted", "unused", "lost", "bytes_down", "bytes_up", "displacement", "loss", "accuracy",
     ]  # fmt: skip
     assert history.accuracy.tolist() == [0.1, 0.6]
     assert history.events.client.tolist() == [3, 1]
@@ -34,7 +34,7 @@ def test_parts_and_results_are_plain_tables(history, tmp_path):
         assert type(part) is pd.DataFrame
     history.to_parquet(tmp_path / "history.parquet")
     assert pd.read_parquet(tmp_path / "history.parquet").equals(history)
-    assert pd.concat([history, history]).shape == (4, 9)
+    assert pd.concat([history, history]).shape == (4, 10)
 
 
 def test_the_models_file_loads_where_layers_share_a_parameter(simulate, tmp_path):

@@ -30,7 +30,7 @@ def a_run(
     history = {"seconds": 100.0 * np.arange(number), "version": np.arange(number), "loss": np.ones(number)}
     if seconds is not None:
         history["seconds"] = np.array(seconds, float)
-    for name in ("counted", "unused", "lost", "bytes_down", "bytes_up"):
+    for name in ("counted", "unused", "lost", "bytes_down", "bytes_up", "displacement"):
         history[name] = np.array([*range(number - 1), totals.get(name, number - 1)][:number])
     for name in evaluate["metrics"][1:]:
         history[name] = np.full(number, 0.25)

@@ -92,8 +92,8 @@ def test_an_unfinished_run_without_an_evaluation_is_left_out(tmp_path):
     write(tmp_path, "fedavg", 1)
     (tmp_path / "fedavg-seed3.unfinished").mkdir()  # it has just begun
     path = write(tmp_path, "fedavg", 2, ".unfinished")
-    columns = ("seconds", "version", "counted", "unused", "lost", "bytes_down", "bytes_up", "accuracy", "loss")
-    CHANGES[path.name] = [("history", name, np.array([], float)) for name in columns]
+    totals = ("seconds", "version", "counted", "unused", "lost", "bytes_down", "bytes_up", "displacement")
+    CHANGES[path.name] = [("history", name, np.array([], float)) for name in (*totals, "accuracy", "loss")]
     assert names(collect([tmp_path])) == [("fedavg", 1)]
     with pytest.raises(OffbeatError, match=r"unfinished has an evaluation yet: wait"):
         collect([path])

@@ -23,7 +23,7 @@ def printed(rows, width):
 
 def test_all_lines_of_one_seed():
     visits = [(0, "counted"), (3, "counted"), (6, "counted"), (50, "unused"), (None, "lost")]
-    totals = {"counted": 3, "unused": 1, "lost": 1, "bytes_down": 1_240_000, "bytes_up": 999}
+    totals = {"counted": 3, "unused": 1, "lost": 1, "bytes_down": 1_240_000, "bytes_up": 999, "displacement": 2}
     rows = summarise([a_run("fedbuff", 0, (0.1, 0.52, 0.4), visits, totals)])
     assert cells(rows) == {
         "Final accuracy": ("40.0 %",),
@@ -39,6 +39,7 @@ def test_all_lines_of_one_seed():
         "Updates lost": ("1",),
         "Mean staleness": ("3.0",),
         "Max staleness": ("6",),
+        "Model moved per update": ("0.667",),
         "Sent to clients": ("1.2 MB",),
         "Sent by clients": ("999 B",),
     }

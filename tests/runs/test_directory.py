@@ -15,7 +15,7 @@ CONFIG = {"seeds": [7], "algorithms": {"mine": {}}, "local": {"lr": 1 / 3}, "eva
 
 def begun(path):
     writer = RunWriter.begin(path, CONFIG, ["accuracy"], {})
-    evaluation = Evaluation(0.0, 0, 1, 0, 0, 100, 0, 2.5, {"accuracy": 0.1})
+    evaluation = Evaluation(0.0, 0, 1, 0, 0, 100, 0, 0.5, 2.5, {"accuracy": 0.1})
     writer.add(evaluation, [VisitEnded(3, 0, 0, 0, 0.0, 1.0, 40, 40, "counted")])
     return writer
 
@@ -37,7 +37,7 @@ def half(tmp_path):
 def test_the_history_has_a_column_a_metric():
     names = history_schema(["accuracy", "f1"]).names
     assert names[:7] == ["seconds", "version", "counted", "unused", "lost", "bytes_down", "bytes_up"]
-    assert names[7:] == ["loss", "accuracy", "f1"]
+    assert names[7:] == ["displacement", "loss", "accuracy", "f1"]
 
 
 FILES = ["config.toml", "timing.json", "history.parquet", "events.parquet"]

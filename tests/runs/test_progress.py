@@ -10,7 +10,7 @@ from offbeat.simulation.totals import Evaluation
 
 
 def evaluation(seconds=0.0, version=0, counted=0, accuracy=0.0):
-    return Evaluation(seconds, version, counted, 0, 0, 0, 0, 1.25, {"accuracy": accuracy, "mae": 0.125})
+    return Evaluation(seconds, version, counted, 0, 0, 0, 0, 0.0, 1.25, {"accuracy": accuracy, "mae": 0.125})
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def resume(path, versions=VERSIONS, **changes):
 def path(tmp_path):
     """The path of a run, which is unfinished."""
     writer = RunWriter.begin(tmp_path / "x", CONFIG, [], VERSIONS)
-    writer.add(Evaluation(0.0, 0, 1, 0, 0, 100, 0, 2.5, {}), [])
+    writer.add(Evaluation(0.0, 0, 1, 0, 0, 100, 0, 0.0, 2.5, {}), [])
     writer.checkpoint({"now": 1.0}, 1.0)
     return tmp_path / "x"
 

@@ -28,8 +28,8 @@ CONFIG = {
 }
 METRICS = ["accuracy", "f1"]
 EVALUATIONS = [
-    Evaluation(0.0, 0, 0, 0, 0, 100, 0, 2.5, {"f1": 0.25, "accuracy": 0.1}),
-    Evaluation(1 / 3, 4, 9, 1, 2, 2**40, 2**35 + 1, 1e-300, {"f1": 0.5, "accuracy": 0.7}),
+    Evaluation(0.0, 0, 0, 0, 0, 100, 0, 0.0, 2.5, {"f1": 0.25, "accuracy": 0.1}),
+    Evaluation(1 / 3, 4, 9, 1, 2, 2**40, 2**35 + 1, 0.75, 1e-300, {"f1": 0.5, "accuracy": 0.7}),
 ]
 ENDED = [
     VisitEnded(3, 0, 0, 0, 0.0, 1.0, 40, 40, "counted"),
@@ -83,6 +83,7 @@ class TestFinished:
             "lost": [0, 2],
             "bytes_down": [100, 2**40],
             "bytes_up": [0, 2**35 + 1],
+            "displacement": [0.0, 0.75],
             "loss": [2.5, 1e-300],
             "accuracy": [0.1, 0.7],
             "f1": [0.25, 0.5],

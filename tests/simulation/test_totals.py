@@ -26,7 +26,7 @@ def test_totals_add_up_and_survive_a_restart():
         totals.add(VisitEnded(0, 0, 0, None, 0.0, 1.0, 25, bytes_up, outcome))
     restored.load_state_dict(totals.state_dict())
     for each in (totals, restored):
-        expected = Evaluation(5.0, 7, 2, 1, 1, 100, 19, math.inf, {"accuracy": 0.5})
-        assert each.evaluation(5.0, 7, math.inf, {"accuracy": 0.5}) == expected
+        expected = Evaluation(5.0, 7, 2, 1, 1, 100, 19, 0.5, math.inf, {"accuracy": 0.5})
+        assert each.evaluation(5.0, 7, 0.5, math.inf, {"accuracy": 0.5}) == expected
     restored.add(VisitEnded(0, 0, 0, None, 0.0, 1.0, 25, 8, "lost"))
     assert totals.outcomes == {"counted": 2, "unused": 1, "lost": 1}

@@ -142,10 +142,11 @@ def simulate(
         progress: Whether to show a progress bar.
 
     Returns:
-        A row for each evaluation: seconds (virtual), version, counted, unused, lost, bytes_down, bytes_up, loss, and a
-        column for each metric; with ``privacy`` also what was spent, epsilon and epsilon_replace_one; with
-        ``evaluate_on_clients`` statistics of the clients' metrics, such as client_accuracy. The table has the
-        attributes ``model`` (the final one), ``algorithm`` and ``events`` (a table of visits).
+        A row for each evaluation: seconds (virtual), version, counted, unused, lost, bytes_down, bytes_up,
+        displacement (the length of the model's way), loss, and a column for each metric; with ``privacy`` also what
+        was spent, epsilon and epsilon_replace_one; with ``evaluate_on_clients`` statistics of the clients' metrics,
+        such as client_accuracy. The table has the attributes ``model`` (the final one), ``algorithm`` and ``events``
+        (a table of visits).
 
     Raises:
         OffbeatError: An argument is wrong, or two do not fit together; the message is one line.

@@ -210,13 +210,14 @@ def select_labels(experiment: "Experiment", labels: Sequence[str]) -> list[str]:
 def _show(runs: Sequence["Run"], folder: Path, title: str, target: float | None = None) -> None:
     """Print the table of a comparison and write its report."""
     from offbeat.cli.terminal import console
+    from offbeat.report.finding import finding
     from offbeat.report.page.page import write_report
     from offbeat.report.summary import summarise
     from offbeat.report.table import TerminalTable
     from offbeat.runs.settings import world_of
 
     rows = summarise(runs, target)  # first, because it raises an error if the runs cannot be compared
-    click.echo(f"\n{world_of(runs)}")
+    click.echo(f"\n{world_of(runs)}\n{finding(rows)}")
     console().print(TerminalTable(rows))
     command = shlex.join(["offbeat", *sys.argv[1:]])
     click.echo(f"Report: {write_report(runs, folder, title, command, target)}")

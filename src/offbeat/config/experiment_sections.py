@@ -165,7 +165,8 @@ class EvaluateSection(Section):
 # Columns of a run's history that are not metrics.
 PRIVACY_COLUMNS = ("epsilon", "epsilon_replace_one")
 RESERVED = frozenset(
-    {"seconds", "version", "counted", "unused", "lost", "bytes_down", "bytes_up", "loss", *PRIVACY_COLUMNS}
+    {"seconds", "version", "counted", "unused", "lost", "bytes_down", "bytes_up", "displacement", "loss"}
+    | set(PRIVACY_COLUMNS)
 )
 
 

@@ -113,8 +113,8 @@ def _problem(run: Run) -> str:
     except (LookupError, TypeError, ValueError, AttributeError):
         return "config.toml lacks data.name, model.name, population.clients or stop, or they are broken"
     history, events = run.history, run.events
-    metrics = [name for name in history if name not in _COUNTS]
-    if not all(_is(np.number, history.get(name)) for name in (*_COUNTS, *metrics)):
+    measured = [name for name in history if name not in _COUNTS]
+    if not all(_is(np.number, history.get(name)) for name in (*_COUNTS, "displacement", *measured)):
         return "the history lacks a column, or one holds other values than numbers"
     if not all(np.isfinite(history[name]).all() for name in _COUNTS):
         return "the history has gaps"

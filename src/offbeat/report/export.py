@@ -95,6 +95,7 @@ def _estimates(row: SummaryRow) -> Iterator[tuple[object, ...]]:
         "max_staleness": _alone(row, row.max_staleness),
         "waiting_share": row.waiting_share,
         "clients_never_counted": row.never_counted,
+        "displacement_per_update": row.displacement,
         "bytes_down": row.bytes_down,
         "bytes_up": row.bytes_up,
     }

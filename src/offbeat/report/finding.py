@@ -1,35 +1,33 @@
-"""Finding of a comparison, in one sentence."""
+"""Finding of a comparison, in a few sentences: what is separated, and what is not."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from offbeat import units
-from offbeat.report.metrics import Measure
+from offbeat.report.scales import EndScale, Scale, TimeScale, sign_of, target_of
 from offbeat.report.summary import SummaryRow
-from offbeat.statistics.estimates import Paired
+from offbeat.statistics.all_pairs import Pair, all_pairs, seeds_needed
+from offbeat.statistics.hypothesis_tests import Range
+
+_UNEQUAL = 2.0  # times as far as another algorithm's update moves the model
 
 
 def finding(rows: Sequence[SummaryRow]) -> str:
-    """Return the sentence: about the time to the target or, without one, the end.
+    """Return the sentences: about the time to the target or, without one, the end.
 
-    It is about the algorithm that does best against the baseline. The more algorithms there are, the likelier the best
-    one is so by chance. A difference whose interval includes 0 (a factor: 1) is called "no clear difference". While
-    unfinished runs may change it, the sentence names them instead.
+    Algorithms are separated if the simultaneous interval of their difference excludes 0; see ``all_pairs``. While
+    unfinished runs may change the finding, it names them instead.
     """
     if any(row.undecided for row in rows):
         return _which_are_unfinished(rows)
-    baseline = next(row for row in rows if row.label == rows[0].baseline)
-    others = [row for row in rows if row is not baseline and not row.other_world]
-    if baseline.target is not None and not any(row.speed_up for row in others):
-        return _who_reached(rows)
-    faster = [(row, row.speed_up) for row in others if row.speed_up is not None]
-    if faster:
-        return _speed(*max(faster, key=lambda pair: pair[1].mean), baseline, len(others))
-    sign = 1 if baseline.measure.higher_is_better else -1
-    better = [(row, row.difference) for row in others if row.difference is not None]
-    if better:
-        return _difference(*max(better, key=lambda pair: sign * pair[1].mean), baseline, len(others))
-    return f"{baseline.label} ended at {baseline.measure.write(baseline.final[baseline.measure].mean)}."
+    compared = [row for row in rows if not row.other_world]
+    has_target = rows[0].target is not None
+    if has_target and not any(row.reached for row in compared):
+        return f"No run reached {target_of(rows[0])}; {_ended_best(rows)}."
+    if len(compared) == 1:
+        return _alone(compared[0])
+    verdict = _Verdict(compared, TimeScale() if has_target else EndScale())
+    return " ".join([*verdict.sentences(), *_who_missed(compared), *_unequal_steps(compared)])
 
 
 def _which_are_unfinished(rows: Sequence[SummaryRow]) -> str:
@@ -41,64 +39,137 @@ def _which_are_unfinished(rows: Sequence[SummaryRow]) -> str:
     return f"No finding yet, unfinished: {', '.join(names)}."
 
 
-def _who_reached(rows: Sequence[SummaryRow]) -> str:
-    name = rows[0].measure.at(rows[0].target or 0.0)
-    if not any(row.reached for row in rows):
-        return f"No run reached {name}; {_ended_best(rows)}."
-    if len(rows) == 1 and (time := rows[0].seconds_to_target):
-        return f"{rows[0].label} reached {name} after {units.duration(time.mean)} in {_seeds(time.seeds)}."
-    first, *others = sorted(rows, key=lambda row: (-row.reached / row.seeds, _mean_time(row)))
-    sentence = f"{first.label} reached {name} in {first.reached} of {_seeds(first.seeds)}"
-    if first.seconds_to_target:
-        sentence += f", after {units.duration(first.seconds_to_target.mean)} on average"
-    return "; ".join([sentence, *(f"{row.label} in {row.reached} of {row.seeds}" for row in others)]) + "."
-
-
-def _mean_time(row: SummaryRow) -> float:
-    return row.seconds_to_target.mean if row.seconds_to_target else math.inf
-
-
 def _ended_best(rows: Sequence[SummaryRow]) -> str:
     """Return which algorithm ended best; those that diverged, NaN, rank last."""
-    sign = 1 if rows[0].measure.higher_is_better else -1
-    ends = {row.label: row.final[row.measure].mean for row in rows}
-    best = max(ends, key=lambda label: -math.inf if math.isnan(ends[label]) else sign * ends[label])
+    ends = {row.label: _end(row) for row in rows}
+    best = max(
+        ends, key=lambda label: sign_of(rows[0].measure) * ends[label] if ends[label] == ends[label] else -math.inf
+    )
     return f"{best} ended {'best, ' if len(rows) > 1 else ''}at {rows[0].measure.write(ends[best])}"
 
 
-def _speed(row: SummaryRow, speed_up: Paired, baseline: SummaryRow, others: int) -> str:
-    name, times = row.measure.at(row.target or 0.0), units.factor(speed_up.mean)[1:]
-    if speed_up.low is None or speed_up.high is None:
-        return f"{row.label} reached {name} {times} times as fast as {baseline.label} in one seed; run several."
-    ends = f"{units.factor(speed_up.low)[1:]} to {units.factor(speed_up.high)[1:]}"
-    certainty = f"(95 % interval {ends}, {speed_up.seeds} paired seeds)"
-    if speed_up.is_clear(1.0):
-        return f"{row.label}{_of(others)} reached {name} {times} times as fast as {baseline.label} {certainty}."
-    return (
-        f"No clear difference in the time to {name}: {row.label} was {times} times as fast as {baseline.label} "
-        f"{certainty}."
-    )
+def _end(row: SummaryRow) -> float:
+    return row.final[row.measure].mean
 
 
-def _difference(row: SummaryRow, difference: Paired, baseline: SummaryRow, others: int) -> str:
-    unit = "points" if row.measure.is_share else row.measure.title
-    mean = _amount(row.measure, abs(difference.mean))
-    side = "above" if difference.mean >= 0 else "below"
-    if difference.low is None or difference.high is None:
-        return f"{row.label} ended {mean} {unit} {side} {baseline.label} in one seed; run several."
-    ends = f"{_amount(row.measure, difference.low)} to {_amount(row.measure, difference.high)}"
-    certainty = f"(95 % interval {ends}, {difference.seeds} paired seeds)"
-    if difference.is_clear(0.0):
-        return f"{row.label}{_of(others)} ended {mean} {unit} {side} {baseline.label} {certainty}."
-    return f"No clear difference at the end: {row.label} is {mean} {unit} {side} {baseline.label} {certainty}."
+def _alone(row: SummaryRow) -> str:
+    if row.target is None:
+        return f"{row.label} ended at {row.measure.write(_end(row))}."
+    if row.seconds_to_target is None:
+        return f"{row.label} reached {target_of(row)} in {row.reached} of {_seeds(row.seeds)}."
+    duration = units.duration(row.seconds_to_target.mean)
+    return f"{row.label} reached {target_of(row)} after {duration} in {_seeds(row.seeds)}."
 
 
-def _amount(measure: Measure, difference: float) -> str:
-    return f"{100 * difference:.1f}" if measure.is_share else units.number(difference)
+def _who_missed(rows: Sequence[SummaryRow]) -> Iterator[str]:
+    missed = [
+        f"{row.label} in {row.seeds - row.reached} of {_seeds(row.seeds)}" for row in rows if row.reached < row.seeds
+    ]
+    if rows[0].target is not None and missed:
+        yield f"{target_of(rows[0])} was missed by {_list(missed)}."
 
 
-def _of(others: int) -> str:
-    return f", the best of {others}," if others > 1 else ""
+def _unequal_steps(rows: Sequence[SummaryRow]) -> Iterator[str]:
+    """Say so if the updates of algorithms move the model by very different lengths.
+
+    Then one may be ahead because its steps are longer, which the others' ``server_lr`` could make up for.
+    """
+    steps = {row.label: row.displacement.mean for row in rows if row.displacement and row.displacement.mean > 0}
+    if not steps:
+        return
+    longest, shortest = max(steps, key=lambda label: steps[label]), min(steps, key=lambda label: steps[label])
+    if steps[longest] >= _UNEQUAL * steps[shortest]:
+        times = units.factor(steps[longest] / steps[shortest])[1:]
+        yield (
+            f"Not tuned: {longest}'s updates move the model {times} times as far as {shortest}'s "
+            f"({steps[longest]:.2g} against {steps[shortest]:.2g} an update)."
+        )
+
+
+class _Verdict:
+    """The algorithms, best first, and which of them are separated."""
+
+    def __init__(self, rows: Sequence[SummaryRow], scale: Scale) -> None:
+        self._row, self._scale = rows[0], scale
+        values = {row.label: scale.values(row) for row in rows}
+        self._pairs = all_pairs(values)
+        self._order = sorted(values, key=lambda label: _rank(list(values[label].values())))
+        best = self._order[0]
+        self._top = [label for label in self._order if not self._is_better(best, label)]
+        behind = [label for label in self._order if label not in self._top]
+        self._lower = [label for label in behind if all(self._is_better(one, label) for one in self._top)]
+        self._middle = [label for label in behind if label not in self._lower]
+
+    def sentences(self) -> Iterator[str]:
+        """Yield what is separated, then what is not."""
+        best, better = self._order[0], self._scale.better(self._row)
+        if all(pair.seeds < 2 for pair in self._pairs):
+            pair = self._pair(best, self._order[1])
+            amount = None if pair is None else self._scale.amount(pair, self._row)
+            if amount is None:
+                yield "One seed does not decide: run several."
+            else:
+                yield f"{best} {self._scale.verb(self._row)} {amount} {self._order[1]} in one seed: run several."
+            return
+        if self._lower:
+            yield f"{_list(self._top)} {better} {_list(self._lower)}{self._how_much(self._lower)}."
+        if self._middle:
+            yield f"{best} {better} {_list(self._middle)}{self._how_much(self._middle)}."
+        if len(self._top) > 1:
+            yield self._undecided()
+
+    def _how_much(self, others: Sequence[str]) -> str:
+        """Return by how much the best one is better than the baseline, or the next."""
+        other = self._row.baseline if self._row.baseline in others else others[0]
+        pair = self._pair(self._order[0], other)
+        amount = None if pair is None else self._scale.amount(pair, self._row)
+        if pair is None or amount is None:
+            return ""
+        subject = "" if len(self._top) == 1 else f"{self._order[0]} was "
+        return f": {subject}{amount} {other}{self._certainty(pair)}"
+
+    def _certainty(self, pair: Pair) -> str:
+        simultaneous = "simultaneous " if len(self._pairs) > 1 else ""
+        if pair.mean is None:
+            return f" ({simultaneous}95 % bound, {_seeds(pair.seeds)})"
+        return f" ({simultaneous}95 % interval {self._scale.interval(pair, self._row)}, {_seeds(pair.seeds)})"
+
+    def _undecided(self) -> str:
+        first, second = self._top[:2]
+        pair = self._pair(first, second)
+        if pair is None:
+            return f"{_list(self._top)} have no seeds in common: run the same ones."
+        text = f"Between {_list(self._top)} {_seeds(pair.seeds)} do not decide"
+        amount = self._scale.amount(pair, self._row)
+        if amount is not None and pair.low > -math.inf:
+            text += f": {first} was {amount} {second}{self._certainty(pair)}"
+        needed = seeds_needed(pair, len(self._pairs))
+        if needed is not None and needed > pair.seeds:
+            between = f" between {first} and {second}" if len(self._top) > 2 else ""
+            text += f"; {needed - pair.seeds} more would{between}, at a guess"
+        return f"{text}."
+
+    def _pair(self, first: str, second: str) -> Pair | None:
+        for pair in self._pairs:
+            if (pair.first, pair.second) == (first, second):
+                return pair
+            if (pair.first, pair.second) == (second, first):
+                return pair.reversed()
+        return None
+
+    def _is_better(self, first: str, second: str) -> bool:
+        pair = self._pair(first, second) if first != second else None
+        return pair is not None and pair.high < 0
+
+
+def _rank(values: Sequence[Range]) -> tuple[float, float]:
+    """Return what sorts algorithms: the share of unknown values, the others' mean."""
+    known = [one.high for one in values if math.isfinite(one.high)]
+    return 1 - len(known) / len(values), sum(known) / max(len(known), 1)
+
+
+def _list(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _seeds(number: int) -> str:

@@ -14,6 +14,7 @@ from offbeat.runs.directory import Run, read_client_time
 from offbeat.runs.parquet_chunks import Columns
 from offbeat.runs.settings import algorithm_of, by_label, same_world
 from offbeat.statistics.estimates import Estimate, Paired, difference, estimate, ratio
+from offbeat.statistics.hypothesis_tests import Range
 
 TAIL = 10  # evaluations at the end whose mean is reported: a single one fluctuates
 
@@ -29,6 +30,8 @@ class SummaryRow:
     best: Estimate
     tail: Estimate | None  # mean of the last TAIL evaluations; None if a seed has fewer
     target: float | None
+    log_seconds: dict[int, Range]  # to the target, by seed; of one that missed it, at least those of the run
+    ends: dict[int, float]  # the measure's last value by seed; NaN for an unfinished run
     reached: int  # seeds that reached the target
     seconds_to_target: Estimate | None  # virtual; None unless every seed reached the target
     undecided: tuple[int, ...]  # seeds of unfinished runs that have not reached the target, if there is one
@@ -47,6 +50,7 @@ class SummaryRow:
     epsilon: float | None  # of the client with the most participations, the highest of all seeds; None: not private
     epsilon_replace_one: float | None
     clients: dict[str, Estimate]  # the main measure over clients at the last evaluation, by statistic; may be empty
+    displacement: Estimate | None  # how far a counted update moves the model: Σ‖w_{t+1} − w_t‖ / updates
     mean_staleness: Estimate | None  # over counted updates; None without counted updates
     max_staleness: int | None
     waiting_share: Estimate | None  # of the time in which clients are available or work; None if a run does not tell
@@ -101,6 +105,8 @@ def _row(runs: Sequence[Run], measure: Measure, target: float | None, baseline: 
         best=estimate(measure.best(curve) for curve in curves),
         tail=estimate(curve[-TAIL:].mean() for curve in curves) if all(len(c) >= TAIL for c in curves) else None,
         target=target,
+        log_seconds={run.seed: _log_seconds(run, times[run.seed]) for run in runs},
+        ends=_ends(runs, measure),
         reached=sum(time is not None for time in times.values()),
         seconds_to_target=_over_all(times),
         undecided=undecided,
@@ -119,6 +125,7 @@ def _row(runs: Sequence[Run], measure: Measure, target: float | None, baseline: 
         epsilon=_spent(runs, "epsilon"),
         epsilon_replace_one=_spent(runs, "epsilon_replace_one"),
         clients=_over_clients(runs, measure),
+        displacement=_displacement(runs),
         mean_staleness=estimate(stale.mean() for stale in staleness) if staleness else None,
         max_staleness=int(max(stale.max() for stale in staleness)) if staleness else None,
         waiting_share=_if_all(time and time.waiting_share for time in client_times),
@@ -171,6 +178,23 @@ def _to_target(over: str, target: float | None, measure: Measure, runs: Sequence
         if good:
             found[run.seed] = float(cost(over, run)[good[0]])
     return found
+
+
+def _log_seconds(run: Run, time: float | None) -> Range:
+    """Return the logarithm of the time to the target, or bounds if it was missed."""
+    seconds = run.history["seconds"]
+    if time is None:
+        return Range(math.log(seconds[-1]) if seconds[-1] > 0 else -math.inf, math.inf)
+    if time > 0:
+        return Range(math.log(time), math.log(time))
+    return Range(-math.inf, math.log(seconds[1]) if len(seconds) > 1 else math.inf)
+
+
+def _displacement(runs: Sequence[Run]) -> Estimate | None:
+    """Return how far an update moves the model; None if none counted in some run."""
+    if not all(run.history["counted"][-1] for run in runs):
+        return None
+    return estimate(run.history["displacement"][-1] / run.history["counted"][-1] for run in runs)
 
 
 def _over_all(costs: Mapping[int, float | None]) -> Estimate | None:

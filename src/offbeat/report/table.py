@@ -61,6 +61,7 @@ def lines(rows: Sequence[SummaryRow]) -> list[list[Line]]:
         [
             _line("Mean staleness", rows, lambda row: row.mean_staleness, units.decimal),
             _numbers("Max staleness", rows, lambda row: row.max_staleness, units.count),
+            _line("Model moved per update", rows, lambda row: row.displacement, units.number),
         ],
         [
             _sizes("Sent to clients", rows, lambda row: row.bytes_down),

@@ -67,6 +67,7 @@ def history_schema(metrics: Sequence[str]) -> pa.Schema:
             ("lost", pa.int64()),
             ("bytes_down", pa.int64()),  # so far, of all clients
             ("bytes_up", pa.int64()),
+            ("displacement", pa.float64()),  # the length of the model's way so far
             ("loss", pa.float64()),  # mean on the test set
             *((metric, pa.float64()) for metric in metrics),  # on the test set
         ]

@@ -183,7 +183,7 @@ class Evaluations:
                 "lower server_lr or local.lr" if version else "scale the inputs, or let some labels count in the loss"
             )
             raise DivergedError(f"the model of version {version} has the test loss {loss}: {remedy}")
-        self._latest = self._totals.evaluation(now, version, loss, metrics)
+        self._latest = self._totals.evaluation(now, version, self._algorithm.displacement, loss, metrics)
         self._due_version = (version // self._every_versions + 1) * self._every_versions
         return self._latest
 

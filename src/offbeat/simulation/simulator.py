@@ -210,10 +210,10 @@ class Simulation:
     def diverged(self, metrics: Iterable[str]) -> Evaluation:
         """Return the last evaluation of a run that raised ``DivergedError``.
 
-        Its loss and metrics are NaN.
+        Its displacement, loss and metrics are NaN.
         """
         version = self.coordinator.algorithm.version
-        return self._totals.evaluation(self._now, version, math.nan, dict.fromkeys(metrics, math.nan))
+        return self._totals.evaluation(self._now, version, math.nan, math.nan, dict.fromkeys(metrics, math.nan))
 
     def close(self) -> None:
         """End the trainer's processes, if it has any."""

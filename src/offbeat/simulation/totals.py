@@ -30,6 +30,7 @@ class Evaluation(NamedTuple):
     lost: int
     bytes_down: int  # of visits that have begun, all clients together
     bytes_up: int
+    displacement: float  # the length of the model's way so far: Σ‖w_{t+1} − w_t‖
     loss: float  # mean on the test set
     metrics: dict[str, float]  # on the test set, by name
 
@@ -61,10 +62,13 @@ class Totals:
         self.bytes_up += ended.bytes_up
         self.outcomes[ended.outcome] += 1
 
-    def evaluation(self, seconds: float, version: int, loss: float, metrics: dict[str, float]) -> Evaluation:
+    def evaluation(
+        self, seconds: float, version: int, displacement: float, loss: float, metrics: dict[str, float]
+    ) -> Evaluation:
         """Return an evaluation that was made now."""
         counted, unused, lost = (self.outcomes[outcome] for outcome in ("counted", "unused", "lost"))
-        return Evaluation(seconds, version, counted, unused, lost, self.bytes_down, self.bytes_up, loss, metrics)
+        down, up = self.bytes_down, self.bytes_up
+        return Evaluation(seconds, version, counted, unused, lost, down, up, displacement, loss, metrics)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the totals."""

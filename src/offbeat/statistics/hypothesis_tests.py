@@ -62,7 +62,7 @@ def paired_t(differences: Sequence[float], allowed: Range) -> TestedEffect:
         ValueError: There are fewer than two differences, or all are equal.
     """
     found = estimate(differences)
-    if found.deviation is None or not _vary(differences):
+    if found.deviation is None or not varies(differences):
         raise ValueError("the differences must vary")
     error = found.deviation / math.sqrt(found.seeds)
     return replace(t_test(found.mean, error, found.seeds - 1, allowed), method="paired t")
@@ -75,7 +75,9 @@ def bounded_test(pairs: Sequence[Range], allowed: Range) -> TestedEffect:
     Student's t rejects it for the mean of those bounds that agree best with it: then it is wrong for the differences
     too. Where bounds are infinite for some pair, or equal for all, it takes the sign test instead.
     """
-    lows, highs = (side if all(map(math.isfinite, side)) and _vary(side) else None for side in zip(*pairs, strict=True))
+    lows, highs = (
+        side if all(map(math.isfinite, side)) and varies(side) else None for side in zip(*pairs, strict=True)
+    )
     if lows is None and highs is None:
         return sign_test(pairs, allowed)
     at_least, at_most = Range(allowed.low, math.inf), Range(-math.inf, allowed.high)
@@ -95,7 +97,7 @@ def bounded_test(pairs: Sequence[Range], allowed: Range) -> TestedEffect:
     )
 
 
-def _vary(values: Sequence[float]) -> bool:
+def varies(values: Sequence[float]) -> bool:
     """Return whether values differ by more than rounding."""
     return max(values) - min(values) > _ROUNDING * max(map(abs, values))
 

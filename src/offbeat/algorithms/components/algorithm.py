@@ -112,6 +112,12 @@ class Algorithm(Hooks[Schedule_co]):
         return self.model
 
     @property
+    def displacement(self) -> float:
+        """The length of the model's way so far, step by step: Σ‖w_{t+1} − w_t‖."""
+        self._model.read()
+        return self._model.displacement
+
+    @property
     def version(self) -> int:
         """The number of server steps taken."""
         return self._version
@@ -364,6 +370,7 @@ class Algorithm(Hooks[Schedule_co]):
             "version": self._version,
             "sealed": len(self._sealed),
             "discarded": self._discarded,
+            "displacement": self._model.displacement,
             "refused_steps": list(self._refused_steps.items()),
         }
         for name in sorted(self._state):
@@ -376,6 +383,7 @@ class Algorithm(Hooks[Schedule_co]):
         """Resume from a state of the same hyper-parameters, in place of ``start``."""
         self.start(state["model"], state["clients"])
         self._version = self._model.version = state["version"]
+        self._model.displacement = state["displacement"]
         self._model.refused_steps.update(state["refused_steps"])
         for name in self._state:
             setattr(self, name, restored(name, getattr(self, name), state))

@@ -27,6 +27,7 @@ class LazyModel:
     Attributes:
         length: The number of parameters d.
         version: The version that was computed last.
+        displacement: The sum of the Euclidean norms of all steps so far, Σ‖w_{t+1} − w_t‖.
         refused_steps: The reasons for refused steps, by the version that they began from.
     """
 
@@ -36,6 +37,7 @@ class LazyModel:
         self.length = model.numel()
         check_vector(model, self.length)
         self.version = 0
+        self.displacement = 0.0
         self.refused_steps: dict[int, str] = {}
         self._reading = threading.RLock()
         self._last = math.inf  # the last version to compute
@@ -65,7 +67,9 @@ class LazyModel:
             while self._steps and self._steps[0][1] < self._last:
                 rule, version, method = self._steps[0]
                 try:
-                    self._model = self._checked(rule(self._model), method)
+                    proposed = self._checked(rule(self._model), method)
+                    self.displacement += torch.dist(proposed, self._model).item()
+                    self._model = proposed
                 except NotFiniteError as error:
                     self.refused_steps[version] = str(error)
                 self._steps.popleft()

@@ -9,7 +9,7 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.service.log.log import COORDINATOR, Row
 
-FORM = 3
+FORM = 4
 """The form of the tables and of checkpoints. Raise it when one changes: a folder of another form is refused."""
 
 RARE = f"owner != '{COORDINATOR}'"
