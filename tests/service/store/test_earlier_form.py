@@ -56,7 +56,7 @@ def folder(request, tmp_path):
 def test_a_command_refuses_another_form(use, folder):
     before = (folder / "offbeat.sqlite").read_bytes()
     with pytest.raises(
-        OffbeatError, match=r"holds a run of another version of Offbeat \(form [24], this one reads 3\)"
+        OffbeatError, match=r"holds a run of another version of Offbeat \(form [24], this one reads 4\)"
     ):
         use(folder)
     assert (folder / "offbeat.sqlite").read_bytes() == before
