@@ -49,8 +49,13 @@ def folder(tmp_path_factory, tiny_toml):
 def tables(folder):
     return {
         (label, seed): {
-            name: {key: np.array(values) for key, values in read(folder / f"{label}-seed{seed}" / f"{name}.parquet")}
-            for name in ("history", "events", "clients")
+            "client_time": json.loads((folder / f"{label}-seed{seed}" / "client_time.json").read_text()),
+            **{
+                name: {
+                    key: np.array(column) for key, column in read(folder / f"{label}-seed{seed}" / f"{name}.parquet")
+                }
+                for name in ("history", "events", "clients")
+            },
         }
         for label in LABELS
         for seed in SEEDS
@@ -117,6 +122,11 @@ def expected(tables, label, target):
     stale = [values for seed in SEEDS if len(values := counted(tables, label, seed, "staleness"))]
     lines["mean_staleness"] = interval([values.mean() for values in stale])
     lines["max_staleness"] = (max(values.max() for values in stale), None, None, None)
+    times = [tables[label, seed]["client_time"] for seed in SEEDS]
+    waiting, working = (np.array([time[f"{what}_seconds"] for time in times]) for what in ("waiting", "working"))
+    lines["waiting_share"] = interval(waiting / (waiting + working), share=True)
+    have = [len(set(counted(tables, label, seed, "client"))) for seed in SEEDS]
+    lines["clients_never_counted"] = interval([20 - number for number in have])
     if all(last["counted"]):
         lines["displacement_per_update"] = interval(np.divide(last["displacement"], last["counted"]))
     costs = {"seconds": ("seconds",), "updates": ("counted", "unused", "lost"), "bytes": ("bytes_down", "bytes_up")}

@@ -19,7 +19,7 @@ CREATE TABLE audit (number INTEGER PRIMARY KEY, entry TEXT NOT NULL, digest TEXT
 """
 ANOTHER_FORM = """
 CREATE TABLE runs (name TEXT PRIMARY KEY, run TEXT NOT NULL, form INTEGER NOT NULL);
-INSERT INTO runs VALUES ('', 'a', 4);
+INSERT INTO runs VALUES ('', 'a', 5);
 CREATE TABLE log (number INTEGER PRIMARY KEY, news TEXT);
 """
 
@@ -56,7 +56,7 @@ def folder(request, tmp_path):
 def test_a_command_refuses_another_form(use, folder):
     before = (folder / "offbeat.sqlite").read_bytes()
     with pytest.raises(
-        OffbeatError, match=r"holds a run of another version of Offbeat \(form [24], this one reads 4\)"
+        OffbeatError, match=r"holds a run of another version of Offbeat \(form [25], this one reads 4\)"
     ):
         use(folder)
     assert (folder / "offbeat.sqlite").read_bytes() == before
