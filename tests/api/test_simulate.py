@@ -119,7 +119,7 @@ class TestResult:
     )
     def test_the_metrics_are_those_of_the_loss(self, how, columns, simulate):
         table = simulate(**how)
-        assert list(table.columns)[8:] == columns
+        assert list(table.columns)[9:] == columns
 
     def test_regression(self, simulate):
         inputs = torch.linspace(-1, 1, 120)[:, None]

@@ -27,7 +27,7 @@ def begin(
 
 def evaluation(number: int) -> Evaluation:
     """Return a run's evaluation; 10 s, 3 updates and 0.1 in accuracy after the one before."""
-    return Evaluation(10.0 * number, number, 3 * number, 0, 0, 100, 40, 2.5, {"accuracy": number / 10})
+    return Evaluation(10.0 * number, number, 3 * number, 0, 0, 100, 40, 0.5, 2.5, {"accuracy": number / 10})
 
 
 def add(writer: RunWriter, numbers: range) -> None:
