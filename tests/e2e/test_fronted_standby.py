@@ -43,6 +43,7 @@ def wrong_log(file: Path) -> Path:
     return wrong
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
 def test_a_standby_with_fronts_takes_over_and_nothing_shows_a_secret(
     database: str,

@@ -15,7 +15,6 @@ import pytest
 import torch
 
 from offbeat.algorithms import FedBuff
-from offbeat.service.front import front
 from offbeat.service.server.admin import newest_model
 from tests.service.conftest import LENGTH, Served, body_of, running
 from tests.service.http_client import until
@@ -91,19 +90,6 @@ def test_versions_that_a_killed_server_had_not_published_are_deleted(tmp_path):
         path.write_bytes(b"half of it")
     with running(tmp_path / "server"):
         assert not any(map(os.path.exists, leftovers))
-
-
-def test_large_updates_are_added_up_before_their_version_is_made(tmp_path, monkeypatch):
-    monkeypatch.setattr(front, "SMALL", 0)
-    with running(tmp_path / "server", lambda: FedBuff(buffer_size=3, concurrency=3)) as server:
-        peers = [server.enrol() for _ in range(3)]
-        visits = [peer.check_in() for peer in peers]
-        for peer, visit in zip(peers[:2], visits[:2], strict=True):
-            assert peer.send(visit, ONES)["counted"]
-        buffer = server.service.engine.coordinator.algorithm.buffer
-        until(lambda: buffer.count == 2 and not buffer._sum._waiting)
-        peers[2].send(visits[2], 4 * ONES)
-        torch.testing.assert_close(server.service.engine.coordinator.algorithm.model, -2 * ONES)
 
 
 def make():

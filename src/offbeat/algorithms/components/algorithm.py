@@ -101,11 +101,6 @@ class Algorithm(Hooks[Schedule_co]):
         """Let ``model`` and ``down()`` be those of a version; see ``LazyModel.at``."""
         return self._model.at(version)
 
-    def gather(self) -> None:
-        """Add up the updates that have come; see ``Aggregate.gather``."""
-        if hasattr(self, "buffer"):
-            self.buffer.gather()
-
     @property
     def result(self) -> Tensor:
         """The current model, or the average of models where the algorithm keeps one."""

@@ -30,7 +30,7 @@ from offbeat.service.store.disk import Disk
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.store.server_state import ServerState
 from offbeat.service.store.shared_files import SharedFiles
-from offbeat.service.updates.update_body import Body, StoredUpdate
+from offbeat.service.updates.update_body import Body
 from offbeat.service.updates.update_header import Header
 from offbeat.service.updates.upload_history import UploadHistory
 
@@ -169,8 +169,6 @@ class Engine:
             if receipt is None:
                 try:
                     receipt = self._intake.deliver(client, header, body)
-                    if isinstance(body, StoredUpdate):
-                        self.publisher.gather()
                 except Refusal as error:
                     refusal = error  # which may have freed the client's slot
                 await self.try_to_assign()

@@ -117,10 +117,6 @@ class VersionPublisher:
             return []
         return clients.begin(version) if clients is not None and clients.wants(version) else []
 
-    def gather(self) -> None:
-        """Begin to add up updates, while those that are in the page cache still are."""
-        self._thread.submit(self._algorithm.gather)  # if it fails, so does the version
-
     async def aggregate(self, work: Callable[[], T]) -> T:
         """Do work that may add up vectors in the thread for it."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

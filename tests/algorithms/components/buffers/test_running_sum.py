@@ -51,17 +51,6 @@ def test_a_promise_waits_until_the_sum_is_read_and_is_resolved_once(deferred, ve
     assert promise.resolved == 1
 
 
-def test_what_has_come_is_gathered_without_the_sum(deferred, vector):
-    running, promises = RunningSum(RunFacts(2, 1)), [deferred(vector(1, 2)), deferred(vector(3, 4))]
-    running.gather()
-    assert running._sum is None
-    running.add(promises[0], 2.0)
-    running.gather()
-    running.add(promises[1], 1.0)
-    assert [promise.resolved for promise in promises] == [1, 0]
-    assert running.total().tolist() == [5, 8]
-
-
 def test_a_failed_promise_is_resolved_again_and_earlier_vectors_count_once(vector):
     class Failing:
         broken = True
@@ -85,7 +74,7 @@ FLOATS = st.floats(-1e6, 1e6, width=32)
 
 
 @given(st.lists(st.tuples(FLOATS, FLOATS, st.floats(0, 100), st.booleans()), max_size=12), st.integers(0, 12))
-def test_promises_gathering_and_saves_change_no_bit(deferred, items, saved_after):
+def test_promises_and_saves_change_no_bit(deferred, items, saved_after):
     plain, mixed = RunningSum(RunFacts(2, 1)), RunningSum(RunFacts(2, 1))
     reference = np.zeros(2)
     for number, (first, second, weight, promised) in enumerate(items):
@@ -93,8 +82,6 @@ def test_promises_gathering_and_saves_change_no_bit(deferred, items, saved_after
         plain.add(added, weight)
         mixed.add(deferred(added) if promised else added, weight)
         reference += weight * np.array([first, second])
-        if number % 3 == 1:
-            mixed.gather()
         if number == saved_after:
             state, mixed = mixed.state_dict(), RunningSum(RunFacts(2, 1))
             mixed.load_state_dict(state)

@@ -198,12 +198,6 @@ class Aggregate(Component):
     def add(self, update: Update, weight: float | Weight) -> None:
         """Take in an update; a ``ValueError`` if it is refused, and nothing has changed."""
 
-    def gather(self) -> None:
-        """Add up what has come, where that saves time at the release.
-
-        Another thread may call it, the one that reads models. The bits of the sum stay the same.
-        """
-
     @abstractmethod
     def release(self, version: int) -> ClosedBuffer:
         """Empty the buffer, and return its updates for the step from ``version``."""
@@ -262,9 +256,6 @@ class Sum(Aggregate):
         if isinstance(weight, Weight):
             for name, number in weight.tallies.items():
                 self._tallies[name] += number
-
-    def gather(self) -> None:
-        self._sum.gather()
 
     def release(self, version: int) -> ClosedBuffer:
         numbers: dict[str, Any] = {"count": self._count, "weight": self._weight, "tallies": self._tallies}

@@ -37,11 +37,6 @@ class RunningSum:
                 return
         self._waiting.append((vector, weight))
 
-    def gather(self) -> None:
-        """Add the promises that have come, so that ``total`` takes less time later."""
-        if self._waiting:
-            self.total()
-
     def total(self) -> Tensor:
         """Return the sum ``(d,)``, not a copy."""
         while self._waiting:
