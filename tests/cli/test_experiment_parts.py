@@ -163,3 +163,26 @@ class TestDevices:
     def test_tuning_needs_an_experiment(self, offbeat: Command) -> None:
         code, _, err = offbeat("devices", "--tune")
         assert (code, err) == (2, "offbeat: --tune measures an experiment: name its FILE\n")
+
+
+class TestAdvise:
+    def test_a_table_what_does_not_work_and_what_to_compare(
+        self, offbeat: Command, tiny_toml: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(terminal, "console", lambda: Console(width=120))
+        Path("tiny.toml").write_text(tiny_toml, encoding="utf-8")
+        code, out, err = offbeat("advise", "tiny.toml", "--set", "algorithms.fedavg.cohort=30")
+        assert (code, err) == (0, "")
+        assert "fedbuff " in out
+        assert "ringmaster * " in out
+        assert "\n  fedavg: cohort " in out
+        assert "To compare, where clients lose work:" in out
+        assert "always FedBuff 6" in out
+        assert out.splitlines()[-1].startswith("offbeat compare tiny.toml --set algorithms.fedavg.cohort=30 ")
+        assert not Path("runs").exists()
+
+    def test_a_wrong_file_is_one_line(self, offbeat: Command) -> None:
+        code, out, err = offbeat("advise", "nowhere.toml")
+        assert (code, out) == (2, "")
+        assert err.count("\n") == 1

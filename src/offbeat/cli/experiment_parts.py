@@ -91,6 +91,37 @@ def population(file: Path, changes: Sequence[str], output: Path | None) -> None:
     click.echo(f"Drawing: {write_population(statistics, output or Path('runs') / experiment.name)}")
 
 
+@click.command(epilog="\b\nExample:\n  offbeat advise experiments/quickstart.toml")
+@FILE
+@SET
+def advise(file: Path, changes: Sequence[str]) -> None:
+    """Look at algorithms for the clients of FILE, without training.
+
+    Prints versions, staleness, waiting and bytes of each algorithm, and which ones to compare.
+    """
+    import torch
+
+    from offbeat.advice.advice import advise as advise_on
+    from offbeat.advice.evidence import SENTENCES
+    from offbeat.advice.table import facts_table
+    from offbeat.cli.terminal import console
+    from offbeat.config import experiment_file
+    from offbeat.runs.run_all import load_data
+
+    torch.set_num_threads(1)  # as runs do
+    experiment = experiment_file.load(file, changes)
+    advice = advise_on(experiment, load_data(experiment, click.echo))
+    console().print(facts_table(advice.facts, advice.own))
+    for title, lines in (
+        ("Does not work here:", list(advice.warnings())),
+        (f"To compare, where {SENTENCES[advice.kind]}:", list(advice.reasons())),
+        ("Settings to start from:", [f"{label} = {table}" for label, table in advice.settings().items()]),
+    ):
+        if lines:
+            click.echo("\n".join([title, *(f"  {line}" for line in lines), ""]))
+    click.echo(f"{advice.certainty()}\n\n{advice.command(file, changes)}")
+
+
 @click.command(epilog="\b\nExample:\n  offbeat devices experiments/quickstart.toml")
 @click.argument("file", metavar="[FILE]", type=PATH, required=False)
 @SET

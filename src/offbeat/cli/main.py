@@ -8,7 +8,7 @@ from offbeat_private.helper.commands import helper
 
 from offbeat.cli.client import client, join
 from offbeat.cli.command_groups import OpenGroup
-from offbeat.cli.experiment_parts import algorithms, data, devices, population
+from offbeat.cli.experiment_parts import advise, algorithms, data, devices, population
 from offbeat.cli.experiments import compare, new, report, run
 from offbeat.cli.privacy import privacy
 from offbeat.cli.serve import demo, serve
@@ -27,7 +27,7 @@ def app() -> None:
 
 assert isinstance(app, OpenGroup)
 app.add_section("Experiments", [new, compare, run, sweep, report, track])
-app.add_section("An experiment's parts", [algorithms, data, devices, population, privacy])
+app.add_section("An experiment's parts", [advise, algorithms, data, devices, population, privacy])
 app.add_section("Federations", [demo, serve, join, server, client, helper])
 
 

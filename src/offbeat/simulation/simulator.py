@@ -56,6 +56,7 @@ class Simulation:
         seed: The run's seed.
         masked: How clients mask their updates; None for updates in the clear.
         clients: Evaluates versions on clients; None if they do not evaluate.
+        length: The number of parameters that a transfer has; None for that of the algorithm's model.
 
     Attributes:
         ended: The visits that have ended; a reader may remove them.
@@ -79,9 +80,11 @@ class Simulation:
         masked: "MaskedUpdates | None" = None,
         clients: EvaluationsByClients | None = None,
         early_stop: EarlyStop | None = None,
+        length: int | None = None,
     ) -> None:
         algorithm = coordinator.algorithm
-        costs = PlanCosts(algorithm, algorithm.model.numel(), 0 if masked is None else masked.share_bytes)
+        length = algorithm.model.numel() if length is None else length
+        costs = PlanCosts(algorithm, length, 0 if masked is None else masked.share_bytes)
         queue = EventQueue()
         self.coordinator = coordinator
         self.ended: list[VisitEnded] = []
@@ -218,6 +221,16 @@ class Simulation:
     def close(self) -> None:
         """End the trainer's processes, if it has any."""
         self._trainer.close()
+
+    @property
+    def now(self) -> float:
+        """The virtual time, in seconds."""
+        return self._now
+
+    @property
+    def bytes_moved(self) -> tuple[int, int]:
+        """The bytes so far to and from clients."""
+        return self._totals.bytes_down, self._totals.bytes_up
 
     @property
     def trainer(self) -> str:

@@ -19,8 +19,9 @@ from offbeat.config.measured_metrics import early_stop, lower_is_better
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.participation_limits import Participation
 from offbeat.data.dataset import Dataset
+from offbeat.early_stop import EarlyStop
 from offbeat.model_inputs import name_inputs
-from offbeat.simulation.evaluations import EvaluationsByClients
+from offbeat.simulation.evaluations import Evaluate, EvaluationsByClients
 from offbeat.simulation.simulator import Simulation
 from offbeat.simulation.totals import Stop
 from offbeat.training.trainers.backend import Backend
@@ -67,7 +68,7 @@ class World:
         examples = torch.tensor([len(shard) for shard in population.shards], dtype=torch.float64)
         workload = self._placed(replace(self.workload, shards=population.shards, held_out=population.held_out))
         model = workload.model.vector
-        participation, masked, evaluate = None, None, workload.evaluator()
+        participation, masked, evaluate = None, None, self._evaluate(workload)
         privacy = experiment.privacy_of(self.label)
         if privacy is not None:
             participation, masked = protect(
@@ -79,8 +80,7 @@ class World:
                 seed=self.seed,
             )
             evaluate = with_epsilon(evaluate, privacy, participation)
-        dry_run(algorithm, model, examples, plan)
-        check_workload(workload, plan, self.dataset)
+        self._check(workload, examples, plan)
         return Simulation(
             self._coordinator(model, examples, plan, participation),
             population.devices,
@@ -92,14 +92,30 @@ class World:
             seed=self.seed,
             masked=masked,
             clients=self._client_evaluations(workload),
-            early_stop=early_stop(stop, every, experiment.metrics),
+            early_stop=self._early_stop(),
+            length=self._length(workload),
         )
+
+    def _evaluate(self, workload: Workload) -> Evaluate:
+        return workload.evaluator()
+
+    def _early_stop(self) -> EarlyStop | None:
+        experiment = self.experiment
+        return early_stop(experiment.stop, experiment.evaluate, experiment.metrics)
+
+    def _length(self, workload: Workload) -> int:
+        """Return the number of parameters, which decides the bytes of transfers."""
+        return len(workload.model.vector)
 
     def _placed(self, workload: Workload) -> Workload:
         """Return the workload on the accelerator, with its data if they fit there."""
         accelerator = self.experiment.accelerator()
         with_data = fits_on_device(workload, accelerator, self.experiment.data.on_device)
         return workload.to(accelerator, with_data=with_data)
+
+    def _check(self, workload: Workload, examples: Tensor, plan: LocalPlan) -> None:
+        dry_run(self.algorithm, workload.model.vector, examples, plan)
+        check_workload(workload, plan, self.dataset)
 
     def _client_evaluations(self, workload: Workload) -> EvaluationsByClients | None:
         evaluate = self.experiment.evaluate
@@ -153,16 +169,17 @@ def build_simulation(
     population: Population | None = None,
     workers: int = 1,
     cluster: RayCluster = DEFAULT_CLUSTER,
+    kind: type[World] = World,
 ) -> Simulation:
     """Return the simulation in which ``[algorithms.LABEL]`` runs.
 
     All algorithms of one seed get the same clients, data, devices and initial model. ``population`` is that of the
     seed, if it has been built. At most ``workers`` processes of this machine train the clients, or ``cluster`` with the
-    trainer ``ray``.
+    trainer ``ray``. ``kind`` is the world's class.
     """
     population = population or build_population(experiment.population, dataset, seed)
     try:
-        return World(
+        return kind(
             experiment=experiment,
             label=label,
             seed=seed,

@@ -1,0 +1,1 @@
+"""Advice on algorithms for an experiment's clients, without training."""
