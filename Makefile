@@ -7,30 +7,53 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check bytecode test test-long test-all test-studies lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-viewers bench-privacy live-page docs reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
+.PHONY: help run check bytecode test test-long test-all test-studies test-algorithm lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-viewers bench-privacy live-page docs reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-.venv/installed: pyproject.toml packages/client/pyproject.toml studies/pyproject.toml
+# .venv/installed has what Offbeat needs, installed-lint and installed-test also a group of pyproject.toml, installed-dev
+# all groups. The last is installed in one go, since some of its packages take older versions of others.
+PROJECTS := pyproject.toml packages/client/pyproject.toml studies/pyproject.toml
+TORCH := .venv/lib/python*/site-packages/torch
+OFFBEAT := --editable packages/client --editable . --editable studies
+define venv
 	$(PYTHON) -c 'import sys; sys.exit("Offbeat needs Python 3.11 or newer: make PYTHON=python3.11 …" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --no-compile --editable packages/client --editable . --editable studies --group dev
+endef
+NEW_PIP := $(BIN)/python -m pip install --quiet --upgrade "pip>=25.1" # knows groups
+
+.venv/installed: $(PROJECTS)
+	$(venv)
+	$(BIN)/python -m pip install --quiet "setuptools>=77" # builds the three, which is faster than in isolation
+	$(BIN)/python -m pip install --quiet --no-compile --no-build-isolation $(OFFBEAT)
+	rm -rf $(TORCH)/test $(TORCH)/bin/test_* # PyTorch's own tests in C++, 0.1 GB
 	touch $@
 
-run: .venv/installed ## compare FedAvg, FedAsync and FedBuff on Fashion-MNIST (about 3 minutes with the installation); ARGS="--set …" changes it
+.venv/installed-lint .venv/installed-test: .venv/installed-%: .venv/installed
+	$(NEW_PIP)
+	$(BIN)/python -m pip install --quiet --no-compile --group $*
+	touch $@
+
+.venv/installed-dev: $(PROJECTS)
+	$(venv)
+	$(NEW_PIP)
+	$(BIN)/python -m pip install --quiet --no-compile $(OFFBEAT) --group dev
+	touch .venv/installed
+	touch .venv/installed-lint .venv/installed-test $@
+
+run: .venv/installed ## compare FedAvg, FedAsync and FedBuff on Fashion-MNIST (about 2 minutes with the installation); ARGS="--set …" changes it
 	$(BIN)/offbeat compare experiments/quickstart.toml --jobs 2 $(ARGS)
 
-check: .venv/installed ## lint, type-check and test what has changed since the branch left main (about a minute)
+check: .venv/installed-dev ## lint, type-check and test what has changed since the branch left main (about a minute)
 	$(BIN)/python tools/check.py
 
-test: lint types unit ## lint, type-check and run the tests, but not the long ones and those of the documentation
+test: .venv/installed-dev lint types unit ## lint, type-check and run the tests, but not the long ones and those of the documentation
 
 test-long: ## as make test, with the long tests, and all random scripts of the contract tests (make test and CI: a fifth)
 	OFFBEAT_LONG=1 $(MAKE) test
 
-lint: .venv/installed
+lint: .venv/installed-lint
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
@@ -38,7 +61,7 @@ lint: .venv/installed
 	$(BIN)/python tools/algorithms.py exports
 	$(BIN)/python tools/style.py
 
-types: .venv/installed
+types: .venv/installed-dev
 	$(BIN)/basedpyright
 
 # CI and make test leave out what is marked as long.
@@ -48,45 +71,51 @@ QUICK := -m "not long"
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder $(addprefix tests/,e2e deploy)
 LONG_FILES := $(addprefix tests/,trackers service training examples)
 UNIT := $(PARALLEL) --ignore=tests/docs $(LONG_FILES) tests
-unit: .venv/installed
+unit: .venv/installed-dev
 	$(BIN)/pytest $(UNIT) $(if $(OFFBEAT_LONG),,$(QUICK))
 
 # Compile the tests once, which takes a process 20 seconds; those of test-all would each do so. It says what is wrong.
-bytecode: .venv/installed
+bytecode: .venv/installed-dev
 	-@$(BIN)/pytest --collect-only --quiet studies/tests tests > /dev/null
 
 # In one go: each process imports PyTorch once, and short tests run while others wait.
-test-all: .venv/installed ## run what CI runs in this environment: the tests of unit, of docs, and the quick ones of studies
+test-all: .venv/installed-dev ## run what CI runs in this environment: the tests of unit, of docs, and the quick ones of studies
 	$(BIN)/pytest $(PARALLEL) tests/docs $(LONG_FILES) studies/tests tests $(QUICK)
 
-test-studies: .venv/installed ## run all tests of studies/; ARGS="-m 'not long'" runs the quick ones
+test-studies: .venv/installed-dev ## run all tests of studies/; ARGS="-m 'not long'" runs the quick ones
 	$(BIN)/pytest -n 3 --dist worksteal studies/tests $(ARGS)
 
-coverage: .venv/installed ## run all tests and print the lines that none of them reaches (takes a third longer)
+# The ids of the contract's tests begin with the algorithm, or have it as a later part.
+CONTRACT = $(shell grep -rlE "all_cases|cases_of|first_of_each|built_in" tests --include="test_*.py")
+test-algorithm: .venv/installed-test ## run the tests of one algorithm, its own and the contract's; NAME=fedplain
+	@test -f "tests/algorithms/test_$(NAME).py" || { echo 'NAME=$(NAME): there is no tests/algorithms/test_$(NAME).py'; exit 2; }
+	$(BIN)/pytest tests/algorithms/test_$(NAME)*.py $(CONTRACT) -k "test_$(NAME) or [$(NAME) or -$(NAME)" $(ARGS)
+
+coverage: .venv/installed-dev ## run all tests and print the lines that none of them reaches (takes a third longer)
 	$(BIN)/pytest $(UNIT) --cov --cov-report=term
 
-kills: .venv/installed ## kill a run and a sweep at 20 random moments, resume them, compare (CI kills twice)
+kills: .venv/installed-dev ## kill a run and a sweep at 20 random moments, resume them, compare (CI kills twice)
 	OFFBEAT_KILLS=20 $(BIN)/pytest -v tests/e2e/test_resume.py tests/e2e/test_sweep_kills.py
 
-torture: .venv/installed ## kill server and clients, 200 times each of six runs, on good lines and bad ones, then server, helper and clients of five private runs, 200 times each (CI: 3, and 1 each; takes two hours)
+torture: .venv/installed-dev ## kill server and clients, 200 times each of six runs, on good lines and bad ones, then server, helper and clients of five private runs, 200 times each (CI: 3, and 1 each; takes two hours)
 	OFFBEAT_SERVER_KILLS=200 $(BIN)/pytest -v tests/e2e/test_service_kills.py tests/e2e/test_service_bad_lines.py
 	OFFBEAT_PRIVATE_KILLS=200 $(BIN)/pytest -v tests/e2e/test_private_service.py
 
-simulate-cluster: .venv/installed ## play schedules of a simulated cluster for ten minutes, from a new seed each time (CI: 8 seconds, from seed 0)
+simulate-cluster: .venv/installed-dev ## play schedules of a simulated cluster for ten minutes, from a new seed each time (CI: 8 seconds, from seed 0)
 	OFFBEAT_CLUSTER_SECONDS=600 OFFBEAT_CLUSTER_SEED=$$(date +%s)000 $(BIN)/pytest -v tests/cluster/test_cluster.py
 
 ROUNDS ?= 100
-torture-cluster: .venv/installed ## play ROUNDS rounds (CI: 1) of SEED with clusters of PostgreSQL, an S3 server, nginx, servers, fronts, a helper: each part is killed, stopped or cut off (100: five hours)
+torture-cluster: .venv/installed-dev ## play ROUNDS rounds (CI: 1) of SEED with clusters of PostgreSQL, an S3 server, nginx, servers, fronts, a helper: each part is killed, stopped or cut off (100: five hours)
 	OFFBEAT_ROUNDS=$(ROUNDS) OFFBEAT_SEED=$(SEED) $(BIN)/pytest -v tests/e2e/test_cluster_rounds.py
 	OFFBEAT_TAKE_OVERS=$(ROUNDS) $(BIN)/pytest -v tests/e2e/test_take_over.py
 
-audit: .venv/installed ## attack the noise of private sums 20 times for each mechanism, and 10,000 released models (CI: once, and 100; takes a quarter of an hour)
+audit: .venv/installed-dev ## attack the noise of private sums 20 times for each mechanism, and 10,000 released models (CI: once, and 100; takes a quarter of an hour)
 	OFFBEAT_AUDITS=20 OFFBEAT_ATTACKS=10000 $(BIN)/pytest -v tests/offbeat_private/noise/test_audit.py tests/worlds/test_noise_attack.py
 
-faults: .venv/installed ## let each system call of the service fail once in process, and 200 of a real server's (needs strace)
+faults: .venv/installed-dev ## let each system call of the service fail once in process, and 200 of a real server's (needs strace)
 	OFFBEAT_FAULTS=all OFFBEAT_SERVER_FAULTS=200 $(BIN)/pytest -v tests/service/test_faults.py tests/e2e/test_service_faults.py
 
-hostile: .venv/installed ## attack a server with 100,000 hostile connections, over HTTP and over TLS (CI: 300 each)
+hostile: .venv/installed-dev ## attack a server with 100,000 hostile connections, over HTTP and over TLS (CI: 300 each)
 	OFFBEAT_HOSTILE=100000 $(BIN)/pytest -v tests/service/test_hostile.py
 
 bench-simulation: .venv/installed ## client updates a second, beside a plain loop; ARGS="--quick" takes a few minutes
@@ -116,7 +145,7 @@ bench-service: .venv/installed ## what the server takes, beside bare sockets (20
 bench-viewers: .venv/installed ## what ten open live pages cost the server per update, at a steady pace and at its limit (10 minutes); ARGS="--quick"
 	$(BIN)/python benchmarks/viewers.py $(ARGS)
 
-live-page: .venv/installed ## take the pictures of docs/concepts/live-page.md from a real run, in Chromium
+live-page: .venv/installed-dev ## take the pictures of docs/concepts/live-page.md from a real run, in Chromium
 	PYTHONPATH=. $(BIN)/python docs/make_live_page.py
 
 bench-privacy: .venv/installed ## what private sums cost client and helper, in bytes up, and a whole version beside a plain one (10 minutes)
@@ -127,14 +156,14 @@ bench-peers: .venv/installed ## the same workloads on other simulators, each in 
 	$(BIN)/python studies/peers/run.py $(ARGS)
 	$(BIN)/python studies/peers/outcome.py
 
-docs: .venv/installed reference ## build the documentation into site/, test its examples, links and numbers
+docs: .venv/installed-dev reference ## build the documentation into site/, test its examples, links and numbers
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	$(BIN)/pytest tests/docs
 
 reference: .venv/installed ## write docs/reference.md from what checks the experiment's file
 	$(BIN)/python docs/make_reference.py
 
-algorithm: .venv/installed ## begin a new algorithm: its file, its test, its re-export; NAME=fedplain, or with CLASS=FedPlain
+algorithm: .venv/installed-lint ## begin a new algorithm: its file, its test, its re-export; NAME=fedplain, or with CLASS=FedPlain
 	@$(BIN)/python tools/algorithms.py new "$(NAME)" $(CLASS)
 
 missing: .venv/installed ## list the pages, experiments and figures that algorithms still lack
@@ -161,7 +190,7 @@ results: .venv/installed ## run the papers' figures at the quick scale, write do
 
 # Flower pins older versions of some packages than .venv has; the others are those of .venv.
 FLOWER := build/flower
-$(FLOWER)/installed: .venv/installed
+$(FLOWER)/installed: .venv/installed-dev
 	$(PYTHON) -m venv --clear $(FLOWER)
 	cd $(FLOWER)/lib/python*/site-packages && echo $(CURDIR)/.venv/lib/python*/site-packages > shared.pth
 	$(FLOWER)/bin/python -m pip install --quiet --no-compile --editable packages/client --editable '.[flower]' 'flwr[simulation]'

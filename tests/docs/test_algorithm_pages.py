@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from offbeat.algorithms import ALGORITHMS
+from offbeat.algorithms import ALGORITHMS, Update
 from offbeat.cli.main import app
 from offbeat.config import experiment_file
 from offbeat.config.algorithm_table import as_inline_toml, default_hyper_parameters, hyper_parameters_of
@@ -40,6 +40,13 @@ def test_the_index_has_a_row_for_every_page():
     titles = {page.name: page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ") for page in PAGES}
     shown = [cells[0] for cells in rows(index) if cells[0].startswith("[")]
     assert sorted(shown) == sorted(f"[{title}]({name})" for name, title in titles.items())
+
+
+def test_the_page_on_own_algorithms_lists_every_field_of_an_update():
+    page = (ROOT / "docs/how-to/own-algorithm.md").read_text(encoding="utf-8")
+    fields = page.partition("| field of `Update` |")[2].partition("##")[0]
+    listed = [name for cells in rows(fields) for name in re.findall(r"`(\w+)`", cells[0])]
+    assert sorted(listed) == sorted(Update._fields)
 
 
 @every_page
