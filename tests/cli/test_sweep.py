@@ -1,6 +1,7 @@
 import re
 import shlex
 import tomllib
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,9 +37,20 @@ def test_prints_trials_and_the_best_settings_which_can_be_reported_on_and_compar
     assert "fedbuff 1" in out
 
 
-def test_without_an_output_it_is_below_runs(offbeat, folder):
-    assert offbeat(*SWEEP, "--trials", "1", "--set", "stop.virtual_seconds=5")[0] == 0
+def test_without_an_output_it_is_below_runs_and_its_runs_can_be_tracked(offbeat, folder, monkeypatch):
+    tracked = []
+
+    @contextmanager
+    def follow(path, names):
+        assert not path.exists()  # as soon as the runs begin
+        yield
+        tracked.append((path, names, len(list(path.glob("*-seed1")))))
+
+    monkeypatch.setattr("offbeat.cli.sweep.tracked", follow)
+    more = ("--trials", "1", "--set", "stop.virtual_seconds=5", "--track", "tensorboard")
+    assert offbeat(*SWEEP, *more)[::2] == (0, "")
     assert Path("runs/tiny-sweep/best.toml").exists()
+    assert tracked == [(Path("runs/tiny-sweep"), ("tensorboard",), 1)]
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,17 @@ def test_a_small_space_is_tried_completely_and_in_order(search):
     assert carry_out(search(FEW, 20), lambda _: 0.0, batch=4) == GRID
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_values_of_a_small_set_are_taken_in_turn(seed, search):
+    space = {**LR, "size": Choices((2, 5, 10)), "n": Numbers(1, 4, log=True, whole=True)}
+    done = carry_out(search(space, 20, seed=seed), near_one, batch=2, upto=10)
+    for key, values in (("size", {2, 5, 10}), ("n", {1, 2, 3, 4})):
+        tried = [point[key] for point in done]
+        for first in range(0, len(tried) - len(values) + 1, len(values)):
+            assert set(tried[first : first + len(values)]) == values
+    assert len({point["lr"] for point in done}) == 10
+
+
 def test_what_was_tried_before_is_not_tried_again(search):
     done = carry_out(search(FEW, 4), lambda _: 0.0)
     more = carry_out(search(FEW, 6), lambda _: 0.0)

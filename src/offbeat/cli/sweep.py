@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 
 from offbeat.cli.options import ALGORITHM, FILE, FRESH, JOBS, PATH, SET
+from offbeat.cli.tracking import TRACK, tracked
+from offbeat.trackers.tracker import TrackerName
 
 
 @click.command(
@@ -36,6 +38,7 @@ from offbeat.cli.options import ALGORITHM, FILE, FRESH, JOBS, PATH, SET
 @click.option("--output", metavar="FOLDER", type=PATH, help="Folder of the sweep; runs/NAME-sweep by default.")
 @FRESH
 @JOBS
+@TRACK
 def sweep(
     file: Path,
     overs: Sequence[str],
@@ -45,6 +48,7 @@ def sweep(
     output: Path | None,
     fresh: bool,
     jobs: int,
+    trackers: Sequence[TrackerName],
 ) -> None:
     """Search the settings of the algorithms in FILE."""
     from offbeat.cli.experiments import select_labels
@@ -61,9 +65,10 @@ def sweep(
     wanted = Sweep.of(file, changes, parsed, select_labels(experiment, labels), trials)
     folder = output or Path("runs") / f"{experiment.name}-sweep"
     metric = measure_name(experiment) if experiment.metrics else None
-    done = wanted.carry_out(
-        folder, lambda runs: Progress(console(), experiment.stop, metric, runs), jobs=jobs, fresh=fresh
-    )
+    with tracked(folder, trackers):
+        done = wanted.carry_out(
+            folder, lambda runs: Progress(console(), experiment.stop, metric, runs), jobs=jobs, fresh=fresh
+        )
     for table in result.tables(wanted, done):
         console().print(table)
     click.echo(f"{result.budget(wanted)}\nTrials: {result.write_csv(wanted, done, folder)}")

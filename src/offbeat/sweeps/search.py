@@ -5,6 +5,7 @@ import math
 import os
 import random
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -13,17 +14,19 @@ from typing import TYPE_CHECKING, Any
 from offbeat_core.errors import OffbeatError
 
 from offbeat.runs import directory as run_directory
-from offbeat.sweeps.search_space import Choices, Over, Space, Values, all_points, size_of
+from offbeat.sweeps.search_space import Choices, Over, Space, Values, all_points, list_values, size_of
 from offbeat.sweeps.trials import Point
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
+    from optuna.samplers import BaseSampler
     from optuna.storages import BaseStorage
 
 _FILE = "optuna.journal"
 _DIGITS = 4  # significant ones of a drawn number, so that settings can be read and pasted
 _ATTEMPTS = 10  # to find a new point by its promise; as many later ones are drawn at random, then with all digits
 _EXACT = "exact"
+_AT_RANDOM = 10  # trials before Optuna's TPE begins to choose; until then values of few are taken in turn
 _AGAIN = "choose another folder with --output, or replace it with --fresh"
 
 
@@ -102,7 +105,6 @@ class Search:
         return found
 
     def _new_point(self, known: Sequence[Point]) -> Point:
-        from optuna.samplers import RandomSampler, TPESampler
         from optuna.trial import TrialState
 
         if self._number == size_of(self._space):
@@ -111,8 +113,7 @@ class Search:
         attempt = 0
         while True:
             numbers = random.Random(f"{self._seed} {len(known)} {attempt}")
-            sampler = TPESampler if attempt < _ATTEMPTS else RandomSampler
-            self._study.sampler = sampler(seed=numbers.getrandbits(32))
+            self._study.sampler = self._sampler(known, attempt, numbers)
             trial = self._study.ask(self._distributions)
             is_exact = attempt >= 2 * _ATTEMPTS  # a narrow range has few numbers of so few digits
             if is_exact:
@@ -123,15 +124,46 @@ class Search:
             self._study.tell(trial, state=TrialState.FAIL)
             attempt += 1
 
+    def _sampler(self, known: Sequence[Point], attempt: int, numbers: random.Random) -> "BaseSampler":
+        """Return the sampler of the next point.
+
+        At first it fixes each setting of few values to one that was tried least often.
+        """
+        from optuna.exceptions import ExperimentalWarning
+        from optuna.samplers import PartialFixedSampler, RandomSampler, TPESampler
+
+        seed = numbers.getrandbits(32)
+        if attempt >= _ATTEMPTS:
+            return RandomSampler(seed=seed)
+        sampler = TPESampler(n_startup_trials=_AT_RANDOM, seed=seed)
+        if len(known) >= _AT_RANDOM:
+            return sampler
+        fixed: Point = {
+            key: _least_tried(values, [point[key] for point in known], numbers)
+            for key, values in self._space.items()
+            if isinstance(values, Choices) or values.size <= _AT_RANDOM
+        }
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            return PartialFixedSampler(self._parameters(fixed), sampler)
+
     def _parameters(self, point: Point) -> dict[str, Any]:
         """Return a point as Optuna has it."""
         return {
             key: values.values.index(point[key]) if isinstance(values, Choices) else point[key]
             for key, values in self._space.items()
+            if key in point
         }
 
     def _point(self, parameters: Mapping[str, Any], *, is_exact: bool) -> Point:
         return {key: _value(values, parameters[key], is_exact=is_exact) for key, values in self._space.items()}
+
+
+def _least_tried(values: Values, tried: Sequence[Any], numbers: random.Random) -> Any:
+    """Draw one of the values that were tried least often."""
+    listed = list_values(values)
+    times = [tried.count(value) for value in listed]
+    return numbers.choice([value for value, number in zip(listed, times, strict=True) if number == min(times)])
 
 
 def _distribution(values: Values) -> "BaseDistribution":

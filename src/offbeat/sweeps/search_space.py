@@ -180,7 +180,7 @@ def size_of(space: Space) -> float:
 
 def all_points(space: Space) -> list[dict[str, Any]]:
     """Return all points of a finite space, the last key changing fastest."""
-    return [dict(zip(space, point, strict=True)) for point in product(*map(_listed, space.values()))]
+    return [dict(zip(space, point, strict=True)) for point in product(*map(list_values, space.values()))]
 
 
 def corners(space: Space) -> list[dict[str, Any]]:
@@ -195,5 +195,6 @@ def _ends(values: Values) -> Sequence[Any]:
     return values.values if isinstance(values, Choices) else (values.low, values.high)
 
 
-def _listed(values: Values) -> Sequence[Any]:
+def list_values(values: Values) -> Sequence[Any]:
+    """Return all values of a choice or of a range of whole numbers."""
     return values.values if isinstance(values, Choices) else range(int(values.low), int(values.high) + 1)
