@@ -9,7 +9,7 @@ import pytest
 
 from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.accounts.registry import Kind
-from offbeat.service.engine.engine import Engine
+from offbeat.service.engine.update_intake import UpdateIntake
 from offbeat.service.engine.waiting_clients import WaitingClients
 from offbeat.service.http.confirmed_denials import ConfirmedDenials
 from offbeat.service.internal.front_endpoint import _FrontChannel
@@ -18,6 +18,7 @@ from offbeat.service.log.log_writer import LogWriter
 from offbeat.service.log.term import Term
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.shared_files import SharedFiles
+from offbeat.service.updates.update_header import Header
 from tests.cluster.shared_log import SharedLog
 from tests.cluster.world import play
 
@@ -130,14 +131,14 @@ def publish_before_the_rows(patch: pytest.MonkeyPatch) -> None:
 def answer_from_memory(patch: pytest.MonkeyPatch) -> None:
     """A repeated upload is answered with a receipt that may not be in the log."""
 
-    async def repeated_receipt(self: Engine, client: int, visit: int, digest: str) -> Any:
-        async with self.lock:
-            receipt = self._intake.outcome(client, visit, digest)
+    async def repeated(self: UpdateIntake, client: int, visit: int, header: Header) -> Any:
+        async with self._engine.lock:
+            receipt = self._engine.outcome(client, visit, header.digest)
         if receipt is None:
             raise Refusal("busy", "try again")
         return receipt
 
-    patch.setattr(Engine, "repeated_receipt", repeated_receipt)
+    patch.setattr(UpdateIntake, "repeated", repeated)
 
 
 def wake_nobody(patch: pytest.MonkeyPatch) -> None:

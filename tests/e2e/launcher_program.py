@@ -30,7 +30,7 @@ from torch import Tensor
 
 from offbeat.cli import main as cli
 from offbeat.service.client import Visit, run_client
-from offbeat.service.engine import operations
+from offbeat.service.engine import visit_messages
 from offbeat.service.server import serving as server
 from offbeat.worlds import serve as serving
 
@@ -85,7 +85,7 @@ def command(
     os.environ.update(environment or {})
     if files is not None:
         resource.setrlimit(resource.RLIMIT_NOFILE, tuple(files))
-    operations.RETRY_SECONDS = 0.2
+    visit_messages.RETRY_SECONDS = 0.2
     sys.argv = ["offbeat", *arguments]
     cli.main()
 

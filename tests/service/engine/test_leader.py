@@ -102,8 +102,9 @@ def test_a_version_is_stored_once_for_all_fronts_unless_that_failed() -> None:
             stored.append(name)
 
     async def work() -> None:
-        service = SimpleNamespace(engine=SimpleNamespace(models=SimpleNamespace(versions=lambda: versions)))
-        leader = Leader(cast(Any, service))
+        leader = Leader.__new__(Leader)
+        leader._engine = cast(Any, SimpleNamespace(models=SimpleNamespace(versions=lambda: versions)))
+        leader._stored = {}
 
         async def share(version: int) -> None:
             await leader._share(cast(Any, Shared()), version, Path("x"), "ab" * 32)

@@ -8,7 +8,7 @@ from contextlib import closing
 import torch
 
 from offbeat.algorithms import FedAsync, FedLaAvg
-from tests.service.conftest import LENGTH, PLAN, Peer, body_of, running
+from tests.service.conftest import LENGTH, Peer, body_of, running
 from tests.service.http_client import check_log, check_progress, kind_of, put_in_pieces
 
 ONES = torch.ones(LENGTH)
@@ -112,13 +112,3 @@ def test_an_older_visit_is_unknown_and_the_last_counted_one_takes_no_other_bytes
         assert (state["wanted"], state["offset"], state["receipt"]) == (False, 0, UNKNOWN)
         assert kind_of(peer.put(visits[1], body_of(2 * ONES)), 409) == "other-upload"
         assert peer.put(visits[1], body_of(ONES)).json()["receipt"] == same[1].json()["receipt"]
-
-
-def test_a_normaliser_is_ten_times_off_the_plans_at_most(shared_server):
-    assert PLAN.steps == 2
-    peer = shared_server.enrol()
-    for steps, normaliser in ((2, 0.19), (2, 20.1), (2, 3e38), (1, 11.0), (0, 1.0), (3, 3.0)):
-        answer = peer.put(peer.check_in(), body_of(ONES), steps=steps, normaliser=normaliser)
-        assert kind_of(answer, 422) == "wrong-plan"
-    for normaliser in (0.0, 0.2, 2.0, 20.0):
-        assert peer.send(peer.check_in(), ONES, normaliser=normaliser)["counted"]

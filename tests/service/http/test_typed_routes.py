@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from offbeat.service.engine.update_intake import UpdateIntake
 from offbeat.service.front.request_rate import RequestRate
 from tests.service.conftest import LENGTH, body_of
 from tests.service.http_client import NANS, ONES, kind_of, line, snapshot, until
@@ -99,11 +100,11 @@ def test_a_client_that_asks_too_often_and_a_server_that_stops_refuse(peer, share
 
 
 def test_an_error_of_the_server_is_status_500_and_the_next_upload_counts(peer, shared_server, monkeypatch):
-    async def fail(_):
+    async def fail(*_, **__):
         raise RuntimeError("a bug")
 
     with monkeypatch.context() as patch:
-        patch.setattr(shared_server.service, "hand_in", fail)
+        patch.setattr(UpdateIntake, "take", fail)
         answer = peer.put(peer.check_in(), BODY)
     assert (answer.status_code, b"bug" in answer.content) == (500, False)
 

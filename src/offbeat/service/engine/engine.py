@@ -9,10 +9,9 @@ An upload, from its last byte to its receipt:
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from offbeat_core.messages import ShareMessage
 
@@ -20,7 +19,6 @@ from offbeat.coordinator import Assignment, Receipt, Unknown
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluations
 from offbeat.service.engine.call_recorder import CallRecorder
 from offbeat.service.engine.live_run import LiveRun
-from offbeat.service.engine.update_intake import UpdateIntake, known_visit
 from offbeat.service.engine.version_publisher import VersionPublisher
 from offbeat.service.engine.waiting_clients import Turn, WaitingClients
 from offbeat.service.log.log_writer import LogWriter
@@ -30,9 +28,9 @@ from offbeat.service.store.disk import Disk
 from offbeat.service.store.model_files import ModelFiles
 from offbeat.service.store.server_state import ServerState
 from offbeat.service.store.shared_files import SharedFiles
-from offbeat.service.updates.update_body import Body
-from offbeat.service.updates.update_header import Header
 from offbeat.service.updates.upload_history import UploadHistory
+
+T = TypeVar("T")
 
 
 class Engine:
@@ -86,7 +84,6 @@ class Engine:
         self.shared: SharedFiles | None = None
         self.life: asyncio.Task[None] | None = None
         self.must_assign = False
-        self._intake = UpdateIntake(run, models, history.digests, shares)
         self._is_stopping = False
         self._dismissed: set[int] = set()  # clients, whose requests may be under way
 
@@ -94,6 +91,13 @@ class Engine:
     def problem(self) -> str | None:
         """The reason why the server cannot give out or take in work now, or None."""
         return self.log_writer.problem or self.publisher.problem
+
+    def asked_evaluations(self, version: int) -> ClientEvaluations:
+        """Return the evaluations by clients; ``Refusal`` if the run has none."""
+        self.log_writer.check()
+        if self.client_evaluations is None:
+            raise Refusal("no-such-evaluation", f"clients do not evaluate version {version} of this run")
+        return self.client_evaluations
 
     @property
     def client_evaluations(self) -> ClientEvaluations | None:
@@ -109,13 +113,21 @@ class Engine:
     async def check_in(self, client: int, *, may_wait: bool) -> Assignment | Turn | None:
         """Return the client's visit; if there is no work None, or its turn if it may wait."""
         async with self.lock:
-            found = await self._open_visit(client)
-            if isinstance(found, asyncio.Future):
-                if may_wait and not self._is_stopping:
+            if may_wait and not self._is_stopping:
+                found = await self._open_visit(client)
+                if isinstance(found, asyncio.Future):
                     return found
-                found.cancel()
-                found = None
+            else:
+                found = await self.next_visit(client)
         await self.log_writer.wait_until_durable()
+        return found
+
+    async def next_visit(self, client: int) -> Assignment | None:
+        """Return the client's visit, None if there is no work; the caller holds the lock."""
+        found = await self._open_visit(client)
+        if isinstance(found, asyncio.Future):
+            found.cancel()
+            return None
         return found
 
     async def _open_visit(self, client: int) -> Assignment | Turn | None:
@@ -138,11 +150,32 @@ class Engine:
                 return turn
         return self.coordinator.visits.assignment(client)
 
+    def outcome(self, client: int, visit: int, digest: str | None = None) -> Receipt | Unknown | None:
+        """Return the receipt of a closed visit; None for an open one.
+
+        The caller holds the lock. ``digest`` is that of the update that is being uploaded; None if none is.
+
+        Raises:
+            Refusal: ``no-such-visit``; or ``other-upload``: another update was received for the visit.
+        """
+        self.run.close_visits()
+        visits = self.coordinator.visits
+        if visits.assignment(client, visit) is not None:
+            return None
+        known = self.history.digests.get(client, visit)
+        if digest is not None and known is not None and known != digest:
+            raise Refusal("other-upload", f"another update was received for visit {visit}: check in for new work")
+        receipt = _known_visit(lambda: self.coordinator.offer(self.run.now, client, visit))
+        assert receipt is not None
+        # Without its digest the update may be another one than the one that counted.
+        may_be_another = digest is not None and known is None and receipt.counted
+        return receipt if visits.remembers(client, visit) and not may_be_another else Unknown()
+
     async def offer(self, client: int, visit: int) -> tuple[Receipt | Unknown | None, ShareMessage | None]:
         """Return a visit's receipt; None if it is wanted, and the facts for its share."""
         share = None
         async with self.lock:
-            receipt = self._intake.outcome(client, visit)
+            receipt = self.outcome(client, visit)
             if receipt is None:
                 receipt = self.coordinator.offer(self.run.now, client, visit)
                 assignment = self.coordinator.visits.assignment(client)
@@ -152,52 +185,10 @@ class Engine:
         await self.log_writer.wait_until_durable()
         return receipt, share
 
-    async def hand_in(
-        self, client: int, visit: int, header: Header, body: Body, *, check_in: bool
-    ) -> tuple[Receipt | Unknown, Assignment | None]:
-        """Take in a checked update; return its receipt, and the client's next visit.
-
-        A small body is in memory; a large one is on disk.
-
-        Raises:
-            Refusal: The update would count but is malformed, or another one was received for the visit.
-        """
-        refusal: Refusal | None = None
-        assignment: Assignment | None = None
-        async with self.lock:
-            receipt = self._intake.outcome(client, visit, header.digest)
-            if receipt is None:
-                try:
-                    receipt = self._intake.deliver(client, header, body)
-                except Refusal as error:
-                    refusal = error  # which may have freed the client's slot
-                await self.try_to_assign()
-            if check_in and refusal is None:
-                with suppress(Refusal):  # the client's next check-in reports the full disk
-                    found = await self._open_visit(client)
-                    if isinstance(found, asyncio.Future):
-                        found.cancel()
-                    else:
-                        assignment = found
-        await self.log_writer.wait_until_durable()
-        if refusal is not None:
-            raise refusal
-        assert receipt is not None
-        return receipt, assignment
-
-    async def repeated_receipt(self, client: int, visit: int, digest: str) -> Receipt | Unknown:
-        """Return the receipt of a closed visit, for a repeated upload."""
-        async with self.lock:
-            receipt = self._intake.outcome(client, visit, digest)
-            if receipt is None:  # it was opened while the body came, as on a server that is being replaced
-                raise Refusal("busy", f"visit {visit} has just begun: try again", {"Retry-After": "1"})
-        await self.log_writer.wait_until_durable()
-        return receipt
-
     async def heartbeat(self, client: int, visit: int) -> tuple[bool, bool]:
         """Renew a visit's lease; return whether its update is wanted, and urgent."""
         async with self.lock:
-            is_wanted = self._intake.outcome(client, visit) is None
+            is_wanted = self.outcome(client, visit) is None
             if is_wanted:
                 self.log_writer.check_backlog()
                 self.coordinator.renew(self.run.now, client, visit)
@@ -209,7 +200,7 @@ class Engine:
         """Free a visit's slot; ``no-such-visit`` if the client was never given it."""
         async with self.lock:
             self.run.close_visits()
-            known_visit(lambda: self.coordinator.drop(self.run.now, client, visit))
+            _known_visit(lambda: self.coordinator.drop(self.run.now, client, visit))
             await self.try_to_assign()
         await self.log_writer.wait_until_durable()
 
@@ -333,3 +324,11 @@ class Engine:
             self.life.cancel()
         await self.log_writer.close()
         self.publisher.close()
+
+
+def _known_visit(call: Callable[[], T]) -> T:
+    """Make a call of the coordinator, or raise ``no-such-visit``."""
+    try:
+        return call()
+    except ValueError as error:
+        raise Refusal("no-such-visit", f"{error}: check in for new work") from None

@@ -1,20 +1,26 @@
 """The leader's answers to the questions of fronts."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from offbeat_core import messages
+from offbeat_core.errors import OffbeatError
+from offbeat_core.serving.console_log import event
 from pydantic import BaseModel
 
-from offbeat.coordinator import Assignment
+from offbeat.client_metrics import ClientResult
+from offbeat.coordinator import Receipt, Unknown
 from offbeat.service.engine.client_support import lacks, supported
 from offbeat.service.engine.operations import Operations
-from offbeat.service.engine.update_admission import CheckedUpdate, Decision
+from offbeat.service.engine.update_checks import UpdateChecks
+from offbeat.service.engine.update_intake import UpdateIntake
+from offbeat.service.engine.visit_messages import receipt_message
 from offbeat.service.engine.waiting_clients import Turn
 from offbeat.service.internal import questions
 from offbeat.service.internal.answers import (
-    BodyCheck,
     CheckInAnswer,
     Done,
     DownloadPermission,
@@ -33,6 +39,10 @@ class Leader:
 
     def __init__(self, service: Operations) -> None:
         self._service = service
+        self._engine = service.engine
+        self._visits = service.visits
+        self._checks = UpdateChecks(service.engine, service.accounts, service.settings.service.max_update_norm)
+        self._intake = UpdateIntake(service.engine, service.accounts, self._checks)
         self._stored: dict[int, asyncio.Future[None]] = {}  # by version, for fronts on other machines
         self._answers: dict[type, Callable[[Any], Coroutine[Any, Any, BaseModel | Turn]]] = {
             questions.CheckIn: self._check_in,
@@ -50,7 +60,8 @@ class Leader:
 
         All rows that it depends on are in the log then.
         """
-        while isinstance(answer := await self.begin(question), asyncio.Future):
+        answer: Any
+        while isinstance(answer := await self._answers[type(question)](question), asyncio.Future):
             await answer
         return answer
 
@@ -64,62 +75,119 @@ class Leader:
         client = self._service.client(asked.token, may_stop=asked.waits)
         if (missing := self._hear(client, asked)) is not None:
             raise Refusal("not-supported", missing)
-        found = await self._service.check_in(client, may_wait=asked.waits)
-        if isinstance(found, asyncio.Future):
-            return found
-        checked_in, assignment = found
-        return CheckInAnswer(checked_in=checked_in, check=self._check_of(assignment))
+        await self._know_steps(client)
+        assignment = await self._engine.check_in(client, may_wait=asked.waits)
+        if isinstance(assignment, asyncio.Future):
+            return assignment
+        checked_in = self._visits.checked_in(client, assignment)
+        if checked_in.finished:
+            await self._engine.confirm()
+        return CheckInAnswer(checked_in=checked_in, check=assignment and self._checks.of_body(assignment))
 
     def _hear(self, client: int, asked: questions.CheckIn | questions.HandIn) -> str | None:
         """Note that a client is there; return what it lacks for the run's visits, or None."""
-        self._service.hear(client, can_evaluate="evaluate" in supported(asked.supports))
-        engine = self._service.engine
-        return lacks(engine.coordinator, asked.protocol, asked.supports, is_masked=engine.shares is not None)
+        if self._engine.client_evaluations is not None:
+            self._engine.client_evaluations.hear(client, can_evaluate="evaluate" in supported(asked.supports))
+        is_masked = self._engine.shares is not None
+        return lacks(self._engine.coordinator, asked.protocol, asked.supports, is_masked=is_masked)
+
+    async def _know_steps(self, client: int) -> None:
+        """Record how many steps a client takes where its examples tell; ``Refusal``."""
+        coordinator, examples = self._engine.coordinator, self._service.accounts.examples.of(client)
+        if not (coordinator.waits_for_examples or coordinator.needs_steps(client)):
+            return
+        if examples is None:
+            what = "weighs every client" if coordinator.waits_for_examples else "plans a client's steps"
+            raise Refusal(
+                "no-examples",
+                f"this run {what} by its examples: declare how many you hold (POST /v1/examples; in Python the "
+                "attribute `examples` of the client)",
+            )
+        if not coordinator.needs_steps(client):
+            return
+        try:
+            steps = coordinator.local.of(examples).steps
+        except (OffbeatError, ValueError) as error:
+            event("no_steps", logging.WARNING, client=client, problem=str(error))
+            raise Refusal(
+                "wrong-examples", f"this run has no number of steps for {examples} examples: tell its operator"
+            ) from None
+        await self._engine.note_steps(client, steps)
 
     async def _offer(self, asked: questions.Offer) -> OfferAnswer:
         client = self._service.client(asked.token)
-        return OfferAnswer(client=client, state=await self._service.offer(client, asked.visit))
+        receipt, share = await self._engine.offer(client, asked.visit)
+        if receipt is None:
+            state = messages.UploadState(wanted=True, offset=0, receipt=None, share=share)
+        else:
+            told = receipt_message(receipt)
+            state = messages.UploadState(wanted=False, offset=0, receipt=told, audit_head=self._head)
+        return OfferAnswer(client=client, state=state)
 
     async def _may_upload(self, asked: questions.MayUpload) -> UploadPermission:
         client = self._service.client(asked.token)
-        found = await self._service.admission.permit(client, asked.visit, asked.header)
-        if isinstance(found, Decision):
-            return UploadPermission(client=client, received=self._service.received(client, found))
-        return UploadPermission(client=client, check=found)
+        assignment = await self._checks.fitting_visit(client, asked.visit, asked.header)
+        if assignment is None:
+            receipt = await self._intake.repeated(client, asked.visit, asked.header)
+            return UploadPermission(client=client, received=self._received(receipt))
+        self._engine.log_writer.check()
+        return UploadPermission(client=client, check=self._checks.of_body(assignment))
 
     async def _hand_in(self, asked: questions.HandIn) -> HandInAnswer:
         # A large body was permitted before, and may arrive while the server stops.
         try:
             client = self._service.client(asked.token, may_stop=asked.blob is not None)
         except Refusal:  # of a client that was revoked in the meantime
-            self._service.admission.delete_unused(asked.blob)
+            self._intake.delete_unused(asked.blob)
             raise
         if asked.blob is not None and not asked.blob.startswith(f"{client}-{asked.visit}-"):
             raise Refusal("malformed-request", f"the file {asked.blob} is not of visit {asked.visit} of this client")
         # A client that lacks what the algorithm needs gets no visit, and the reason when it checks in.
         check_in = self._hear(client, asked) is None and asked.check_in
-        update = CheckedUpdate(client, asked.visit, asked.header, asked.norm, asked.body, asked.blob, check_in)
-        decision = await self._service.hand_in(update)
-        received = self._service.received(client, decision, check_in=check_in)
-        if received.next is not None and received.next.finished:
-            await self._service.engine.confirm()
-        return HandInAnswer(received=received, check=self._check_of(decision.assignment))
+        receipt, assignment, is_new = await self._intake.take(client, asked, check_in=check_in)
+        if is_new:
+            self._count(receipt, asked.header.bytes)
+        following = self._visits.checked_in(client, assignment) if is_new and check_in else None
+        if following is not None and following.finished:
+            await self._engine.confirm()
+        received = self._received(receipt, following)
+        return HandInAnswer(received=received, check=assignment and self._checks.of_body(assignment))
 
-    def _check_of(self, assignment: Assignment | None) -> BodyCheck | None:
-        return None if assignment is None else self._service.admission.check_of(assignment)
+    def _count(self, receipt: Receipt | Unknown, size: int) -> None:
+        self._service.metrics.upload_bytes.inc(size)
+        if isinstance(receipt, Receipt) and receipt.counted:
+            self._service.metrics.staleness.observe(receipt.staleness)
 
-    async def _renew_lease(self, asked: questions.RenewLease) -> BaseModel:
-        return await self._service.heartbeat(self._service.client(asked.token), asked.visit)
+    def _received(self, receipt: Receipt | Unknown, following: messages.CheckedIn | None = None) -> messages.Received:
+        return messages.Received(receipt=receipt_message(receipt), next=following, audit_head=self._head)
+
+    @property
+    def _head(self) -> str:
+        """The head of the audit log, for a receipt."""
+        return str(self._service.accounts.audit.head)
+
+    async def _renew_lease(self, asked: questions.RenewLease) -> messages.Beat:
+        client = self._service.client(asked.token)
+        is_wanted, is_urgent = await self._engine.heartbeat(client, asked.visit)
+        seconds = self._service.settings.lease_seconds
+        return messages.Beat(wanted=is_wanted, lease_seconds=seconds, urgent=is_urgent)
 
     async def _give_up(self, asked: questions.GiveUp) -> Done:
-        await self._service.engine.give_up(self._service.client(asked.token), asked.visit)
+        await self._engine.give_up(self._service.client(asked.token), asked.visit)
         return Done()
 
-    async def _hand_in_evaluation(self, asked: questions.HandInEvaluation) -> BaseModel:
-        return await self._service.evaluated(self._service.client(asked.token), asked.version, asked.result)
+    async def _hand_in_evaluation(self, asked: questions.HandInEvaluation) -> messages.EvaluationReceipt:
+        client, version, result = self._service.client(asked.token), asked.version, asked.result
+        self._service.accounts.examples.check_maximum(result.examples)
+        if self._engine.models.differs(version, result.model_sha256):
+            raise Refusal("no-such-evaluation", f"another model was evaluated than version {version}: check in again")
+        evaluations = self._engine.asked_evaluations(version)
+        counted = evaluations.answer(version, ClientResult(client, result.examples, result.metrics))
+        await self._engine.log_writer.wait_until_durable()
+        return messages.EvaluationReceipt(counted=counted, audit_head=self._head)
 
     async def _download(self, asked: questions.Download) -> DownloadPermission:
-        engine = self._service.engine
+        engine = self._engine
         if asked.by_admin:
             self._service.accounts.check_hash(asked.token, "admin")
         else:
@@ -142,7 +210,7 @@ class Leader:
 
     async def _share(self, shared: SharedFiles, version: int, path: Path, digest: str) -> None:
         """Store a version for fronts on other machines, once for all downloads."""
-        kept = self._service.engine.models.versions()
+        kept = self._engine.models.versions()
         self._stored = {other: done for other, done in self._stored.items() if other in kept}
         stored = self._stored.get(version)
         if stored is None or (stored.done() and (stored.cancelled() or stored.exception() is not None)):

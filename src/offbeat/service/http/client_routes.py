@@ -58,7 +58,7 @@ def _add_probe_routes(app: FastAPI, service: Operations, uploads: Uploads) -> No
     @app.get("/v1/probe")
     async def probe(client: Client) -> messages.Probe:
         """Ask for the measurement to make before the first visit."""
-        return service.probe(client)
+        return service.visits.probe(client)
 
     @app.put("/v1/probe")
     async def upload_probe(request: Request, client: Client, content_length: Length = None) -> messages.ProbeBody:
