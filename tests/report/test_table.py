@@ -5,9 +5,11 @@ import pytest
 from offbeat_core.errors import OffbeatError
 from rich.console import Console
 
+from offbeat.report.caption import caption
 from offbeat.report.export import write_csv
 from offbeat.report.summary import summarise
-from offbeat.report.table import TerminalTable, caption, lines
+from offbeat.report.table import lines
+from offbeat.report.terminal_table import TerminalTable
 from tests.report.example_runs import a_run, client_run
 
 

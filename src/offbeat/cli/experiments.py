@@ -213,7 +213,7 @@ def _show(runs: Sequence["Run"], folder: Path, title: str, target: float | None 
     from offbeat.report.finding import finding
     from offbeat.report.page.page import write_report
     from offbeat.report.summary import summarise
-    from offbeat.report.table import TerminalTable
+    from offbeat.report.terminal_table import TerminalTable
     from offbeat.runs.settings import world_of
 
     rows = summarise(runs, target)  # first, because it raises an error if the runs cannot be compared

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from offbeat.client_metrics import column
+from offbeat.report.caption import caption
 from offbeat.report.metrics import Measure
 from offbeat.report.summary import TAIL, SummaryRow
-from offbeat.report.table import caption, lines
+from offbeat.report.table import lines
 from offbeat.runs.directory import Run, disk_errors
 from offbeat.statistics.estimates import Estimate
 

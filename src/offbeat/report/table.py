@@ -2,16 +2,8 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-
-from rich import box
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
 
 from offbeat import units
 from offbeat.report.curves import STATISTIC_TITLES
@@ -20,7 +12,6 @@ from offbeat.report.summary import TAIL, SummaryRow
 from offbeat.statistics.estimates import Estimate
 
 NOTHING = "–"
-_LABEL = 20  # characters of a label; a longer one is folded unless its column is wider
 
 _Of = Callable[[SummaryRow], Estimate | None]
 _Write = Callable[[float, float | None], str]
@@ -183,105 +174,3 @@ def _middling(estimates: Iterable[Estimate | None]) -> float | None:
     """Return the lower median, for whose unit few numbers of the row are too small."""
     means = [estimate.mean for estimate in estimates if estimate and estimate.mean > 0]
     return statistics.median_low(means) if means else None
-
-
-def caption(rows: Sequence[SummaryRow]) -> str:
-    """Return the text below the table, each warning on its own line; may be empty."""
-    sentences: list[str] = []
-    first = rows[0]
-    if any(row.tail for row in rows):
-        sentences.append(f"Mean of last {TAIL}: over the last {TAIL} evaluations.")
-    if first.target is not None:
-        side = "above" if first.measure.higher_is_better else "below"
-        sentences.append(f"Time to {first.measure.at(first.target)}: first evaluation at or {side} it.")
-        if any(row.seconds_to_target is None and row.median_to_target is not None for row in rows):
-            sentences.append("Median: of all seeds; a seed that missed it counts as the slowest.")
-        baseline = next((row for row in rows if row.label == first.baseline), None)
-        has_speed_up = any(row.speed_up for row in rows if row is not baseline)
-        if baseline and baseline.seconds_to_target is None and not has_speed_up:
-            some = " in some seed" if baseline.reached else ""
-            missed = "has not reached it yet" if baseline.undecided else "missed it"
-            sentences.append(f"No speed-up: {baseline.label}, the baseline, {missed}{some}.")
-        else:
-            sentences.append(f"Speed-up: over {first.baseline}{_interval_note(rows)}.")
-        if any(row.other_world for row in rows):
-            sentences.append("No speed-up across different worlds.")
-    seeds = sorted({row.seeds for row in rows})
-    if seeds[-1] > 1:
-        number = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-        sentences.append(f"Mean ± half the 95 % confidence interval (Student's t) over {number} seeds.")
-        sentences += _fewer_seeds(rows)
-    if any(row.epsilon is not None and math.isfinite(row.epsilon) for row in rows):
-        sentences.append("ε: of a run with secret noise; a simulation's is made of its seed and protects nobody.")
-    return "\n".join(filter(None, [" ".join(sentences), *_warnings(rows)]))
-
-
-def _fewer_seeds(rows: Sequence[SummaryRow]) -> Iterator[str]:
-    """Yield the labels with fewer seeds, or fewer in common with the baseline."""
-    most = max(row.seeds for row in rows)
-    fewer = [f"{row.label} {row.seeds}" for row in rows if row.seeds < most]
-    pairs = [(row.label, row.difference or row.speed_up) for row in rows if row.label != row.baseline]
-    common = [f"{label} {pair.seeds}" for label, pair in pairs if pair and pair.seeds < most]
-    if fewer:
-        yield f"Seeds: {', '.join(fewer)}."
-    if common:
-        yield f"Seeds in common with {rows[0].baseline}: {', '.join(common)}."
-
-
-def _interval_note(rows: Sequence[SummaryRow]) -> str:
-    has_interval = any(row.speed_up and row.speed_up.low is not None for row in rows)
-    return ", seed by seed, with its 95 % confidence interval" if has_interval else ""
-
-
-class TerminalTable:
-    """The table for the terminal, in blocks of columns if it is too wide."""
-
-    def __init__(self, rows: Sequence[SummaryRow]) -> None:
-        self._labels = [row.label for row in rows]
-        self._groups = lines(rows)
-        self._caption = caption(rows)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        number = len(self._labels)
-        unlimited = options.update_width(10**6)
-        tables: list[Table] = []
-        for blocks in range(1, number + 1):
-            cuts = [math.ceil(block * number / blocks) for block in range(blocks + 1)]
-            tables = [self._table(slice(*ends)) for ends in pairwise(cuts)]
-            if all(Measurement.get(console, unlimited, table).maximum <= options.max_width for table in tables):
-                break
-        else:  # not even one column fits: the names are folded, the values are not
-            tables = [self._table(slice(column, column + 1), is_narrow=True) for column in range(number)]
-        yield from tables
-        yield Text(self._caption, style="table.caption")
-
-    def _table(self, columns: slice, *, is_narrow: bool = False) -> Table:
-        table = Table(box=box.SIMPLE, pad_edge=False)
-        table.add_column("", no_wrap=not is_narrow, overflow="fold")
-        for column, label in list(enumerate(self._labels))[columns]:
-            widest = max(cell_len(line.cells[column].text) for group in self._groups for line in group)
-            # Text, because rich reads square brackets in a string as markup.
-            least = widest if is_narrow else None
-            table.add_column(
-                Text(label), justify="right", overflow="fold", min_width=least, max_width=max(widest, _LABEL)
-            )
-        for group in self._groups:
-            for line in group:
-                table.add_row(Text(line.name), *(cell.text for cell in line.cells[columns]))
-            table.add_section()
-        return table
-
-
-def _warnings(rows: Sequence[SummaryRow]) -> list[str]:
-    warnings: list[str] = []
-    for row in rows:
-        if row.without_version:
-            without = row.without_version
-            seeds = f"{'seed' if len(without) == 1 else 'seeds'} {', '.join(map(str, without))}"
-            some = "" if len(without) == row.seeds else f", {seeds},"
-            warnings.append(
-                f"{row.label}{some} did not make a version: its model is still the initial one. {row.why_no_version}"
-            )
-        for seed, seconds in row.unfinished.items():
-            warnings.append(f"{row.label}, seed {seed} is unfinished: read up to {seconds:,.0f} virtual seconds.")
-    return warnings

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from offbeat import units
 from offbeat.report import plots
+from offbeat.report.caption import caption
 from offbeat.report.export import write_file
 from offbeat.report.finding import finding
 from offbeat.report.metrics import Measure
@@ -24,7 +25,7 @@ from offbeat.report.page.settings_and_versions import configurations, differing_
 from offbeat.report.plot_style import LineStyle, line_styles, png
 from offbeat.report.staleness_bins import StalenessBins, staleness_bins
 from offbeat.report.summary import SummaryRow, summarise
-from offbeat.report.table import NOTHING, Cell, Line, caption, lines
+from offbeat.report.table import NOTHING, Cell, Line, lines
 from offbeat.runs.directory import Run, read_labels
 from offbeat.runs.settings import by_label, world_of
 
