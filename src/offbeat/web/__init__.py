@@ -1,4 +1,4 @@
-"""Files of other authors for pages: uPlot 1.6.32 draws charts.
+"""Pages in one file, and files of other authors for them.
 
-Its licence, MIT, is ``uplot.LICENSE``; a page that contains uPlot contains the licence, too.
+uPlot 1.6.32 draws charts. Its licence, MIT, is ``uplot.LICENSE``; a page that contains uPlot contains the licence, too.
 """

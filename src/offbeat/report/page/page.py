@@ -1,15 +1,10 @@
 """Report of a comparison: a page that works offline, and figures as PNG."""
 
-import base64
-import hashlib
-import json
 import re
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -28,25 +23,20 @@ from offbeat.report.summary import SummaryRow, summarise
 from offbeat.report.table import NOTHING, Cell, Line, lines
 from offbeat.runs.directory import Run, read_labels
 from offbeat.runs.settings import by_label, world_of
+from offbeat.web.self_contained_page import file_text, render
 
 _SCRIPTS = ("line_chart.js", "curves.js", "timeline.js", "tables.js", "start.js")
 
 
 def page(runs: Sequence[Run], rows: Sequence[SummaryRow], title: str, command: str) -> str:
-    """Return the page; the same runs give the same text.
-
-    It loads nothing: its policy allows its own style and its own script, by their hashes.
-    """
+    """Return the page, which loads nothing; the same runs give the same text."""
     styles = line_styles(runs)
     bins = staleness_bins(runs)
-    style = _text("offbeat.web", "uplot.css") + _text("offbeat.report.page", "report.css") + _colours(styles)
-    script = _script()
-    return _template().render(
-        policy=f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'",
-        style=style,
-        script=script,
-        data=_json(_data(runs, rows, styles)),
+    return render(
+        file_text("offbeat.report.page", "report.html"),
+        file_text("offbeat.web", "uplot.css") + file_text("offbeat.report.page", "report.css") + _colours(styles),
+        _script(),
+        _data(runs, rows, styles),
         title=title,
         finding=finding(rows),
         origin=origin(runs),
@@ -109,12 +99,6 @@ def _mean_share(values: Sequence[float]) -> Cell:
     return Cell(units.percent(mean), mean)
 
 
-def _json(data: dict[str, Any]) -> str:
-    """Return JSON that can stand in a script element, whatever its texts are."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
 def _panels(bins: StalenessBins) -> list[dict[str, Any]]:
     panels: list[dict[str, Any]] = []
     for label, histogram in bins.histograms.items():
@@ -142,24 +126,9 @@ def _colours(styles: dict[str, LineStyle]) -> str:
 
 
 def _script() -> str:
-    licence = _text("offbeat.web", "uplot.LICENSE")
-    own = "\n".join(_text("offbeat.report.page", name) for name in _SCRIPTS)
-    return f'/* uPlot\n\n{licence}*/\n{_text("offbeat.web", "uplot.js")}\n(() => {{\n"use strict";\n{own}}})();\n'
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}"
-
-
-def _text(package: str, name: str) -> str:
-    return resources.files(package).joinpath(name).read_text(encoding="utf-8")
-
-
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string(_text("offbeat.report.page", "report.html"))
+    licence = file_text("offbeat.web", "uplot.LICENSE")
+    own = "\n".join(file_text("offbeat.report.page", name) for name in _SCRIPTS)
+    return f'/* uPlot\n\n{licence}*/\n{file_text("offbeat.web", "uplot.js")}\n(() => {{\n"use strict";\n{own}}})();\n'
 
 
 def write_report(runs: Sequence[Run], folder: Path, title: str, command: str, target: float | None = None) -> Path:
