@@ -15,7 +15,8 @@ def test_prints_trials_and_the_best_settings_which_can_be_reported_on_and_compar
     assert "2 trials of fedbuff, by the mean of the last 10 evaluations of accuracy over seeds 1, 2" in out
     runs = Path("a folder")
     assert {path.name for path in runs.iterdir()} == {
-        "best.toml", "sweep.csv", "optuna.journal", *(f"fedbuff {n}-seed{seed}" for n in (0, 1) for seed in (1, 2)),
+        "best.toml", "sweep.csv", "sweep.json", "optuna.journal",
+        *(f"fedbuff {n}-seed{seed}" for n in (0, 1) for seed in (1, 2)),
     }  # fmt: skip
     pasted = tomllib.loads(out[out.index("[algorithms.fedbuff]") : out.index("Compare them")])
     best = tomllib.loads((runs / "best.toml").read_text(encoding="utf-8"))

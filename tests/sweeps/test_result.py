@@ -37,7 +37,7 @@ def test_the_best_come_first_and_equal_ones_in_order():
 def test_tables_show_the_ten_best_of_each_algorithm(sweep):
     screen = io.StringIO()
     found = {"fedavg": trials("fedavg", 0.25, math.nan), "fedbuff": trials("fedbuff", *(n / 100 for n in range(12)))}
-    for table in result.tables(sweep("local.lr=0.1:2"), found):
+    for table in result.tables(sweep("local.lr=0.1:2").searched, found):
         Console(file=screen, width=100).print(table)
     first, second = screen.getvalue().split("fedbuff")
     rows = [line.split() for line in first.splitlines() if line.split()]
@@ -72,7 +72,7 @@ def test_tables_show_the_ten_best_of_each_algorithm(sweep):
     ],
 )
 def test_the_budget_is_stated(texts, changes, words, sweep):
-    assert result.budget(sweep(*texts, **changes)) == words
+    assert result.budget(sweep(*texts, **changes).searched) == words
 
 
 def test_the_csv_has_all_trials(sweep, tmp_path):
@@ -83,7 +83,7 @@ def test_the_csv_has_all_trials(sweep, tmp_path):
     wanted = sweep(
         "algorithms.fedavg.local.lr=0.1,0.2", "algorithms.fedbuff.staleness={name='constant'},{name='hinge'}"
     )
-    path = result.write_csv(wanted, found, tmp_path)
+    path = result.write_csv(wanted.searched, found, tmp_path)
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))
     assert rows == [
@@ -108,7 +108,7 @@ def test_the_best_file_lies_in_another_folder_than_the_users_code(sweep, tmp_pat
     assert best.name == "a name-best"
     assert best.plan("fedbuff").lr == best.plan("fedavg").lr == 0.1
     first = path.read_text(encoding="utf-8").splitlines()[0]
-    assert first == f"# The best of {result.budget(wanted)}."
+    assert first == f"# The best of {result.budget(wanted.searched)}."
     for label in ("fedavg", "fedbuff", "fedasync"):
         expected = wanted.experiment.resolved(label, 1, "digits") | {"name": "a name-best"}
         assert best.resolved(label, 1, "digits") == expected

@@ -69,9 +69,9 @@ def sweep(
         done = wanted.carry_out(
             folder, lambda runs: Progress(console(), experiment.stop, metric, runs), jobs=jobs, fresh=fresh
         )
-    for table in result.tables(wanted, done):
+    for table in result.tables(wanted.searched, done):
         console().print(table)
-    click.echo(f"{result.budget(wanted)}\nTrials: {result.write_csv(wanted, done, folder)}")
+    click.echo(f"{result.budget(wanted.searched)}\nTrials: {result.write_csv(wanted.searched, done, folder)}")
     best = result.best_trials(done)
     path = result.write_best(wanted, best, folder)
     click.echo(f"Best settings: {path}\n\n{result.settings(best)}\n")

@@ -14,12 +14,11 @@ from offbeat import units
 from offbeat.config.algorithm_table import as_inline_toml
 from offbeat.config.experiment_file import experiment_of
 from offbeat.report.export import csv_bytes, write_file
+from offbeat.sweeps.record import Searched, Trials
 from offbeat.sweeps.sweep import Sweep
-from offbeat.sweeps.trials import LAST, Trial, at_point, best_of, measure_name
+from offbeat.sweeps.trials import LAST, Trial, at_point, best_of
 
 _SHOWN = 10  # trials of an algorithm in the terminal; sweep.csv has all
-
-Trials = Mapping[str, Sequence[Trial]]
 
 
 def best_first(trials: Sequence[Trial]) -> list[Trial]:
@@ -27,40 +26,46 @@ def best_first(trials: Sequence[Trial]) -> list[Trial]:
     return sorted(trials, key=lambda trial: -trial.score)
 
 
-def tables(sweep: Sweep, trials: Trials) -> list[Table]:
+def tables(searched: Searched, trials: Trials) -> list[Table]:
     """Return a table for each algorithm, its best trials first."""
-    name = measure_name(sweep.experiment)
-    write = units.percent if name == "accuracy" else units.number
+    name = searched.measure.replace("_", " ")
     made: list[Table] = []
     for label, own in trials.items():
-        keys = list(sweep.spaces[label])
-        table = Table("Trial", *keys, name.replace("_", " "), title=label, title_justify="left", box=box.SIMPLE)
+        keys = list(searched.spaces[label])
+        table = Table("Trial", *keys, name, title=label, title_justify="left", box=box.SIMPLE)
         for trial in best_first(own)[:_SHOWN]:
-            value = write(trial.value) if math.isfinite(trial.value) else "diverged"
-            table.add_row(str(trial.number), *(as_inline_toml(trial.point[key]) for key in keys), value)
+            own_settings = (as_inline_toml(trial.point[key]) for key in keys)
+            table.add_row(str(trial.number), *own_settings, value_text(searched, trial.value))
         made.append(table)
     return made
 
 
-def budget(sweep: Sweep) -> str:
+def value_text(searched: Searched, value: float) -> str:
+    """Return the value of a trial as text."""
+    if not math.isfinite(value):
+        return "diverged"
+    return units.percent(value) if searched.measure == "accuracy" else units.number(value)
+
+
+def budget(searched: Searched) -> str:
     """Return how many trials each algorithm had, and how they are compared."""
-    numbers = {label: sweep.number(label) for label in sweep.spaces}
-    seeds = f"seed{'s' * (len(sweep.experiment.seeds) > 1)} {', '.join(map(str, sweep.experiment.seeds))}"
+    numbers = {label: searched.number(label) for label in searched.spaces}
+    seeds = f"seed{'s' * (len(searched.seeds) > 1)} {', '.join(map(str, searched.seeds))}"
     if len(set(numbers.values())) == 1:
         each = ", an equal budget per algorithm" if len(numbers) > 1 else ""
         words = f"{next(iter(numbers.values()))} trials of {', '.join(numbers)}{each}"
     else:
         words = ", ".join(
-            f"{number} trials of {label}{'' if number == sweep.trials else ' (all combinations)'}"
+            f"{number} trials of {label}{'' if number == searched.trials else ' (all combinations)'}"
             for label, number in numbers.items()
         )
-    measure = f"mean of the last {LAST} evaluations of {measure_name(sweep.experiment)}"
-    return f"{words}, by the {measure} over {seeds} ({sweep.experiment.better} is better)"
+    measure = f"mean of the last {LAST} evaluations of {searched.measure}"
+    return f"{words}, by the {measure} over {seeds} ({searched.better} is better)"
 
 
-def write_csv(sweep: Sweep, trials: Trials, folder: Path) -> Path:
+def write_csv(searched: Searched, trials: Trials, folder: Path) -> Path:
     """Write ``sweep.csv``: a line for each trial, the best of each algorithm first."""
-    keys = list(dict.fromkeys(key for space in sweep.spaces.values() for key in space))
+    keys = list(dict.fromkeys(key for space in searched.spaces.values() for key in space))
     lines = [
         (
             trial.label,
@@ -71,7 +76,7 @@ def write_csv(sweep: Sweep, trials: Trials, folder: Path) -> Path:
         for own in trials.values()
         for trial in best_first(own)
     ]
-    header = ("label", "trial", *keys, f"mean_of_last_{LAST}_{measure_name(sweep.experiment)}")
+    header = ("label", "trial", *keys, f"mean_of_last_{LAST}_{searched.measure}")
     return write_file(folder / "sweep.csv", csv_bytes([header, *lines]))
 
 
@@ -106,5 +111,5 @@ def write_best(sweep: Sweep, best: Mapping[str, Trial], folder: Path) -> Path:
     }
     # Paths are absolute in it, as in a run's config.toml, since it lies in another folder.
     content = experiment_of(table, sweep.path).model_dump(exclude_unset=True, exclude_none=True)
-    comment = f"# The best of {budget(sweep)}.\n\n"
+    comment = f"# The best of {budget(sweep.searched)}.\n\n"
     return write_file(folder / "best.toml", (comment + tomli_w.dumps(content)).encode())

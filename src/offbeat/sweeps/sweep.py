@@ -14,13 +14,15 @@ from offbeat.runs.directory import lock_folder
 from offbeat.runs.progress import Progress
 from offbeat.runs.run_all import check_runs, load_data, run_all
 from offbeat.runs.worker_processes import Workers
+from offbeat.sweeps.record import Searched, write_record
 from offbeat.sweeps.search import Search, check_optuna, open_storage, remove_sweep
-from offbeat.sweeps.search_space import Over, Space, corners, search_spaces, size_of
+from offbeat.sweeps.search_space import Over, Space, corners, search_spaces
 from offbeat.sweeps.trials import (
     Point,
     Trial,
     at_point,
     in_words,
+    measure_name,
     trial_label,
     trial_of,
     trials_experiment,
@@ -55,14 +57,11 @@ class Sweep:
         spaces = search_spaces(table, overs, labels or list(experiment.algorithms), path)
         return cls(path, {"name": experiment.name, **table}, experiment, overs, spaces, trials)
 
-    def number(self, label: str) -> int:
-        """Return how many trials a label gets."""
-        return int(min(self.trials, size_of(self.spaces[label])))
-
     @property
-    def runs(self) -> int:
-        """The number of runs of all trials."""
-        return sum(map(self.number, self.spaces)) * len(self.experiment.seeds)
+    def searched(self) -> Searched:
+        """What the sweep's folder records of it."""
+        own = self.experiment
+        return Searched(own.name, measure_name(own), own.better, tuple(own.seeds), self.trials, self.spaces)
 
     def carry_out(
         self, folder: Path, progress: Callable[[int], Progress], *, jobs: int = 1, fresh: bool = False
@@ -76,11 +75,12 @@ class Sweep:
         with lock_folder(folder, ".sweep.lock"):
             if fresh:
                 remove_sweep(folder, list(self.spaces))
-            display = progress(self.runs - self._finished(folder))
+            display = progress(self.searched.runs - self._finished(folder))
             shared = self._shared_settings(display)
             searches = self._searches(folder)
             known = {label: len(search.points) for label, search in searches.items()}
             done: dict[str, list[Trial]] = {label: [] for label in self.spaces}
+            write_record(self.searched, done, folder)
             with Workers(jobs) as workers:
                 while True:
                     batch = {label: search.batch(len(done[label]), jobs) for label, search in searches.items()}
@@ -93,6 +93,7 @@ class Sweep:
                     for trial in self._run(batch, done, shared, folder, display, workers):
                         done[trial.label].append(trial)
                         searches[trial.label].tell(trial.number, trial.score)
+                    write_record(self.searched, done, folder)
 
     def _searches(self, folder: Path) -> dict[str, Search]:
         storage, seed = open_storage(folder), self.experiment.seeds[0]
@@ -102,7 +103,7 @@ class Sweep:
         }
 
     def _finished(self, folder: Path) -> int:
-        labels = [trial_label(label, number) for label in self.spaces for number in range(self.number(label))]
+        labels = [trial_label(label, number) for label in self.spaces for number in range(self.searched.number(label))]
         return sum((folder / f"{label}-seed{seed}").is_dir() for label in labels for seed in self.experiment.seeds)
 
     def _shared_settings(self, display: Progress) -> dict[str, Any]:
