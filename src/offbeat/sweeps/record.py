@@ -24,7 +24,7 @@ Trials = Mapping[str, Sequence[Trial]]
 
 @dataclass(frozen=True)
 class Searched:
-    """What a sweep searches, and by what it compares trials."""
+    """The spaces that a sweep searches, and the measure that compares trials."""
 
     name: str  # of the experiment
     measure: str  # column of the history

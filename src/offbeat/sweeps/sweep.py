@@ -59,7 +59,7 @@ class Sweep:
 
     @property
     def searched(self) -> Searched:
-        """What the sweep's folder records of it."""
+        """The part of it that its folder records."""
         own = self.experiment
         return Searched(own.name, measure_name(own), own.better, tuple(own.seeds), self.trials, self.spaces)
 
