@@ -8,7 +8,7 @@ from rich.console import Console
 from offbeat.report.caption import caption
 from offbeat.report.export import write_csv
 from offbeat.report.summary import summarise
-from offbeat.report.table import lines
+from offbeat.report.table import lines, main_lines
 from offbeat.report.terminal_table import TerminalTable
 from tests.report.example_runs import a_run, client_run
 
@@ -28,11 +28,12 @@ def test_all_lines_of_one_seed():
     totals = {"counted": 3, "unused": 1, "lost": 1, "bytes_down": 1_240_000, "bytes_up": 999, "displacement": 2}
     rows = summarise([a_run("fedbuff", 0, (0.1, 0.52, 0.4), visits, totals)])
     assert cells(rows) == {
-        "Final accuracy": ("40.0 %",),
-        "Best accuracy": ("52.0 %",),
-        "Final loss": ("1.00",),
         "Time to 50 %": ("1 min 40 s",),
         "Speed-up": ("×1.0",),
+        "Final accuracy": ("40.0 %",),
+        "Versions": ("2",),
+        "Best accuracy": ("52.0 %",),
+        "Final loss": ("1.00",),
         "Visits to 50 %": ("3",),
         "Sent to 50 %": ("2 B",),
         "Real time": ("2.0 s",),
@@ -104,26 +105,61 @@ def test_the_caption_says_how_many_seeds_an_interval_is_over():
 def test_another_measure_than_accuracy():
     evaluate = {"metrics": ["balanced_error", "accuracy"], "better": "lower", "target": 0.45}
     rows = summarise([a_run("a", 0, (0.9, 0.41234, 0.5), evaluate=evaluate)])
-    assert list(cells(rows).items())[:6] == [
-        ("Final balanced error", ("0.500",)),
-        ("Best balanced error", ("0.412",)),
-        ("Final accuracy", ("25.0 %",)),
-        ("Final loss", ("1.00",)),
+    found = cells(rows)
+    assert list(found.items())[:3] == [
         ("Time to balanced error 0.45", ("1 min 40 s",)),
         ("Speed-up", ("×1.0",)),
+        ("Final balanced error", ("0.500",)),
     ]
+    assert found["Best balanced error"] == ("0.412",)
+    assert found["Final accuracy"] == ("25.0 %",)
     assert "first evaluation at or below it" in caption(rows)
 
 
 def test_the_loss_as_main_measure_appears_once():
-    names = [line.name for line in lines(summarise([a_run("a", evaluate={"metrics": []})]))[0]]
+    names = [name for name in cells(summarise([a_run("a", evaluate={"metrics": []})])) if "loss" in name]
     assert names == ["Final loss", "Best loss"]
+
+
+def marked(rows):
+    return {
+        line.name: [row.label for row, cell in zip(rows, line.cells, strict=True) if cell.is_best]
+        for line in main_lines(rows)
+        if any(cell.is_best for cell in line.cells)
+    }
+
+
+def test_the_best_and_what_is_not_separated_from_it_are_marked():
+    # Ends in percent and times in evaluations, by seed: b is separated from a in both; c ends as high, but is slower.
+    ends = {"a": (80, 81, 82), "b": (60, 61, 62.5), "c": (79, 82, 82)}
+    times = {"a": (1, 2, 4), "b": (9, 18, 35), "c": (8, 16, 33)}
+    runs = [
+        a_run(label, seed, (0.1, 0.5, end / 100), seconds=(0, 100 * times[label][seed], 4000))
+        for label, own in ends.items()
+        for seed, end in enumerate(own)
+    ]
+    rows = summarise(runs)
+    assert marked(rows) == {"Time to 50 %": ["a"], "Final accuracy": ["a", "c"]}
+    assert cells(rows)["Final accuracy"][1] == "61.2 ± 3.1 %"
+    assert "• 81.0 ± 2.5 %" in printed(rows, 200)
+    assert caption(rows).startswith("•: the best, and all that simultaneous 95 % intervals do not separate from it.")
+
+
+def test_nothing_is_marked_where_nothing_is_known():
+    worse = a_run("b", 0, (0.1, 0.3))
+    assert marked(summarise([a_run("a"), worse])) == {}  # one seed
+    assert "•" not in caption(summarise([a_run("a"), worse]))
+    assert marked(summarise([a_run("a", seed) for seed in (0, 1)])) == {}  # one algorithm
+    runs = [a_run("a", seed) for seed in (0, 1)] + [a_run("b", seed, (0.1, 0.2), finished=False) for seed in (0, 1)]
+    assert marked(summarise(runs)) == {}
+    missed = [a_run(label, seed, (0.1, 0.2 + seed / 100)) for label in ("a", "b") for seed in (0, 1)]
+    assert list(marked(summarise(missed))) == ["Final accuracy"]
 
 
 def test_a_metric_that_a_label_lacks_is_a_dash():
     evaluate = {"metrics": ["accuracy", "f1"], "better": "higher"}
     rows = summarise([a_run("a", evaluate={"metrics": ["accuracy"]}), a_run("b", evaluate=evaluate)])
-    names = [line.name for line in lines(rows)[0]]
+    names = [name for name in cells(rows) if name.startswith(("Final", "Difference", "Best"))]
     assert names == ["Final accuracy", "Difference to a", "Best accuracy", "Final f1", "Final loss"]
     assert cells(rows)["Final f1"] == ("–", "0.250")
 
@@ -230,7 +266,7 @@ def test_the_terminal_table_is_readable(width):
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= width
     (line,) = [line for line in text.splitlines() if "Final accuracy" in line]
-    assert line.split("  ")[-1].strip() == "55.0 % (0 to 100 %)"
+    assert line.split("  ")[-1].strip() == "• 55.0 % (0 to 100 %)"
     assert "Student's t" in text
 
 

@@ -4,12 +4,15 @@ import math
 from collections.abc import Iterator, Sequence
 
 from offbeat.report.summary import TAIL, SummaryRow
+from offbeat.report.table import MARK, main_lines
 
 
 def caption(rows: Sequence[SummaryRow]) -> str:
     """Return the text below the table, each warning on its own line; may be empty."""
     sentences: list[str] = []
     first = rows[0]
+    if any(cell.is_best for line in main_lines(rows) for cell in line.cells):
+        sentences.append(f"{MARK}: the best, and all that simultaneous 95 % intervals do not separate from it.")
     if any(row.tail for row in rows):
         sentences.append(f"Mean of last {TAIL}: over the last {TAIL} evaluations.")
     if first.target is not None:

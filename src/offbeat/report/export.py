@@ -45,7 +45,11 @@ def write_markdown(rows: Sequence[SummaryRow], path: Path) -> Path:
     table = [
         _markdown_line(["", *(row.label for row in rows)]),
         "|:--|" + "--:|" * len(rows),
-        *(_markdown_line([line.name, *(cell.text for cell in line.cells)]) for group in lines(rows) for line in group),
+        *(
+            _markdown_line([line.name, *(cell.marked for cell in line.cells)])
+            for group in lines(rows)
+            for line in group
+        ),
     ]
     # Markdown joins lines without an empty line between them.
     text = "\n\n".join(["\n".join(table), *(_escape(line) for line in caption(rows).splitlines())])
@@ -89,6 +93,7 @@ def _estimates(row: SummaryRow) -> Iterator[tuple[object, ...]]:
         "updates_to_target": row.updates_to_target,
         "bytes_to_target": row.bytes_to_target,
         "real_seconds": row.real_seconds,
+        "versions": row.versions,
         "counted": row.counted,
         "unused": row.unused,
         "lost": row.lost,

@@ -26,7 +26,7 @@ def finding(rows: Sequence[SummaryRow]) -> str:
         return f"No run reached {target_of(rows[0])}; {_ended_best(rows)}."
     if len(compared) == 1:
         return _alone(compared[0])
-    verdict = _Verdict(compared, TimeScale() if has_target else EndScale())
+    verdict = Verdict(compared, TimeScale() if has_target else EndScale())
     return " ".join([*verdict.sentences(), *_who_missed(compared), *_unequal_steps(compared)])
 
 
@@ -86,8 +86,12 @@ def _unequal_steps(rows: Sequence[SummaryRow]) -> Iterator[str]:
         )
 
 
-class _Verdict:
-    """The algorithms, best first, and which of them are separated."""
+class Verdict:
+    """The algorithms, best first, and which of them are separated.
+
+    Attributes:
+        top: The best one, and all that are not separated from it.
+    """
 
     def __init__(self, rows: Sequence[SummaryRow], scale: Scale) -> None:
         self._row, self._scale = rows[0], scale
@@ -95,15 +99,20 @@ class _Verdict:
         self._pairs = all_pairs(values)
         self._order = sorted(values, key=lambda label: _rank(list(values[label].values())))
         best = self._order[0]
-        self._top = [label for label in self._order if not self._is_better(best, label)]
-        behind = [label for label in self._order if label not in self._top]
-        self._lower = [label for label in behind if all(self._is_better(one, label) for one in self._top)]
+        self.top = [label for label in self._order if not self._is_better(best, label)]
+        behind = [label for label in self._order if label not in self.top]
+        self._lower = [label for label in behind if all(self._is_better(one, label) for one in self.top)]
         self._middle = [label for label in behind if label not in self._lower]
+
+    @property
+    def is_one_seed(self) -> bool:
+        """Return whether no two algorithms share two seeds."""
+        return all(pair.seeds < 2 for pair in self._pairs)
 
     def sentences(self) -> Iterator[str]:
         """Yield what is separated, then what is not."""
         best, better = self._order[0], self._scale.better(self._row)
-        if all(pair.seeds < 2 for pair in self._pairs):
+        if self.is_one_seed:
             pair = self._pair(best, self._order[1])
             amount = None if pair is None else self._scale.amount(pair, self._row)
             if amount is None:
@@ -112,10 +121,10 @@ class _Verdict:
                 yield f"{best} {self._scale.verb(self._row)} {amount} {self._order[1]} in one seed: run several."
             return
         if self._lower:
-            yield f"{_list(self._top)} {better} {_list(self._lower)}{self._how_much(self._lower)}."
+            yield f"{_list(self.top)} {better} {_list(self._lower)}{self._how_much(self._lower)}."
         if self._middle:
             yield f"{best} {better} {_list(self._middle)}{self._how_much(self._middle)}."
-        if len(self._top) > 1:
+        if len(self.top) > 1:
             yield self._undecided()
 
     def _how_much(self, others: Sequence[str]) -> str:
@@ -125,7 +134,7 @@ class _Verdict:
         amount = None if pair is None else self._scale.amount(pair, self._row)
         if pair is None or amount is None:
             return ""
-        subject = "" if len(self._top) == 1 else f"{self._order[0]} was "
+        subject = "" if len(self.top) == 1 else f"{self._order[0]} was "
         return f": {subject}{amount} {other}{self._certainty(pair)}"
 
     def _certainty(self, pair: Pair) -> str:
@@ -135,17 +144,17 @@ class _Verdict:
         return f" ({simultaneous}95 % interval {self._scale.interval(pair, self._row)}, {_seeds(pair.seeds)})"
 
     def _undecided(self) -> str:
-        first, second = self._top[:2]
+        first, second = self.top[:2]
         pair = self._pair(first, second)
         if pair is None:
-            return f"{_list(self._top)} have no seeds in common: run the same ones."
-        text = f"Between {_list(self._top)} {_seeds(pair.seeds)} do not decide"
+            return f"{_list(self.top)} have no seeds in common: run the same ones."
+        text = f"Between {_list(self.top)} {_seeds(pair.seeds)} do not decide"
         amount = self._scale.amount(pair, self._row)
         if amount is not None and pair.low > -math.inf:
             text += f": {first} was {amount} {second}{self._certainty(pair)}"
         needed = seeds_needed(pair, len(self._pairs))
         if needed is not None and needed > pair.seeds:
-            between = f" between {first} and {second}" if len(self._top) > 2 else ""
+            between = f" between {first} and {second}" if len(self.top) > 2 else ""
             text += f"; {needed - pair.seeds} more would{between}, at a guess"
         return f"{text}."
 

@@ -42,6 +42,7 @@ class SummaryRow:
     speed_up: Paired | None  # the baseline's time to target over this one's
     difference: Paired | None  # of the last value of the measure, to the baseline's; None if a run is unfinished
     other_world: bool  # another world than the baseline's, so that speeds cannot be compared
+    versions: Estimate  # that were made
     counted: Estimate  # client updates
     unused: Estimate
     lost: Estimate
@@ -117,6 +118,7 @@ def _row(runs: Sequence[Run], measure: Measure, target: float | None, baseline: 
         speed_up=None if other_world else ratio(baseline_times, times),
         difference=None if other_world else difference(_ends(runs, measure), _ends(baseline, measure)),
         other_world=other_world,
+        versions=_last(runs, "version"),
         counted=_last(runs, "counted"),
         unused=_last(runs, "unused"),
         lost=_last(runs, "lost"),

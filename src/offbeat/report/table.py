@@ -2,16 +2,18 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from offbeat import units
+from offbeat.report.best import best_ends, fastest
 from offbeat.report.curves import STATISTIC_TITLES
 from offbeat.report.metrics import LOSS, Measure
 from offbeat.report.summary import TAIL, SummaryRow
 from offbeat.statistics.estimates import Estimate
 
 NOTHING = "–"
+MARK = "•"  # before the best values
 
 _Of = Callable[[SummaryRow], Estimate | None]
 _Write = Callable[[float, float | None], str]
@@ -23,6 +25,12 @@ class Cell:
 
     text: str
     value: float | None = None
+    is_best: bool = False  # or not separated from the best
+
+    @property
+    def marked(self) -> str:
+        """The text, with a mark before one of the best."""
+        return f"{MARK} {self.text}" if self.is_best else self.text
 
 
 @dataclass(frozen=True)
@@ -35,14 +43,29 @@ class Line:
 
 def lines(rows: Sequence[SummaryRow]) -> list[list[Line]]:
     """Return the lines of the table, in groups that are not empty."""
-    main, clients = rows[0].measure, STATISTIC_TITLES if any(row.clients for row in rows) else {}
-    groups = [
-        _quality(rows, main),
+    groups = [main_lines(rows), *cost_groups(rows), *other_groups(rows)]
+    return [group for group in groups if group]
+
+
+def main_lines(rows: Sequence[SummaryRow]) -> list[Line]:
+    """Return what decides: time to the target, speed-up, end, difference, ε."""
+    main = rows[0].measure
+    final = _line(f"Final {main.title}", rows, lambda row: row.final[main], main.write)
+    result = [*_to_target(rows), _with_marks(final, rows, best_ends(rows))]
+    if len(rows) > 1:
+        result.append(Line(f"Difference to {rows[0].baseline}", tuple(map(_difference, rows))))
+    return result + _privacy(rows)
+
+
+def cost_groups(rows: Sequence[SummaryRow]) -> list[list[Line]]:
+    """Return how the runs went, which no mark calls good or bad."""
+    return [
         [
-            _line(f"Clients' {main.title}, {title}", rows, lambda row, name=name: row.clients.get(name), main.write)
-            for name, title in clients.items()
+            _line("Versions", rows, lambda row: row.versions, units.count),
+            _line("Mean staleness", rows, lambda row: row.mean_staleness, units.decimal),
+            _numbers("Max staleness", rows, lambda row: row.max_staleness, units.count),
+            _line("Model moved per update", rows, lambda row: row.displacement, units.number),
         ],
-        [*_to_target(rows), _durations("Real time", rows, lambda row: row.real_seconds)],
         [
             _line("Updates counted", rows, lambda row: row.counted, units.count),
             _line("Updates unused", rows, lambda row: row.unused, units.count),
@@ -50,17 +73,23 @@ def lines(rows: Sequence[SummaryRow]) -> list[list[Line]]:
             *_of_clients(rows),
         ],
         [
-            _line("Mean staleness", rows, lambda row: row.mean_staleness, units.decimal),
-            _numbers("Max staleness", rows, lambda row: row.max_staleness, units.count),
-            _line("Model moved per update", rows, lambda row: row.displacement, units.number),
-        ],
-        [
             _sizes("Sent to clients", rows, lambda row: row.bytes_down),
             _sizes("Sent by clients", rows, lambda row: row.bytes_up),
         ],
-        _privacy(rows),
     ]
-    return [group for group in groups if group]
+
+
+def other_groups(rows: Sequence[SummaryRow]) -> list[list[Line]]:
+    """Return the other measures: of quality, of clients, until the target."""
+    main, clients = rows[0].measure, STATISTIC_TITLES if any(row.clients for row in rows) else {}
+    return [
+        _quality(rows, main),
+        [
+            _line(f"Clients' {main.title}, {title}", rows, lambda row, name=name: row.clients.get(name), main.write)
+            for name, title in clients.items()
+        ],
+        [*_costs_to_target(rows), _durations("Real time", rows, lambda row: row.real_seconds)],
+    ]
 
 
 def _of_clients(rows: Sequence[SummaryRow]) -> list[Line]:
@@ -73,12 +102,7 @@ def _of_clients(rows: Sequence[SummaryRow]) -> list[Line]:
 
 
 def _quality(rows: Sequence[SummaryRow], main: Measure) -> list[Line]:
-    result = [
-        _line(f"Final {main.title}", rows, lambda row: row.final[main], main.write),
-        _line(f"Best {main.title}", rows, lambda row: row.best, main.write),
-    ]
-    if len(rows) > 1:
-        result.insert(1, Line(f"Difference to {rows[0].baseline}", tuple(map(_difference, rows))))
+    result = [_line(f"Best {main.title}", rows, lambda row: row.best, main.write)]
     if any(row.tail for row in rows):
         result.append(_line(f"Mean of last {TAIL}", rows, lambda row: row.tail, main.write))
     # Experiments may have different metrics; the loss comes last.
@@ -87,6 +111,14 @@ def _quality(rows: Sequence[SummaryRow], main: Measure) -> list[Line]:
         name = f"Final {measure.title}"
         result.append(_line(name, rows, lambda row, measure=measure: row.final.get(measure), measure.write))
     return result
+
+
+def _with_marks(line: Line, rows: Sequence[SummaryRow], best: Collection[str]) -> Line:
+    cells = (
+        replace(cell, is_best=row.label in best and not cell.text.startswith(NOTHING))
+        for row, cell in zip(rows, line.cells, strict=True)
+    )
+    return Line(line.name, tuple(cells))
 
 
 def _difference(row: SummaryRow) -> Cell:
@@ -100,18 +132,28 @@ def _difference(row: SummaryRow) -> Cell:
 def _to_target(rows: Sequence[SummaryRow]) -> list[Line]:
     if rows[0].target is None:
         return []
-    name = rows[0].measure.at(rows[0].target)
-    times = _durations(f"Time to {name}", rows, lambda row: row.seconds_to_target)
+    times = _durations(f"Time to {_target(rows)}", rows, lambda row: row.seconds_to_target)
     reached = tuple(
         Cell(_some_seeds(row)) if row.seconds_to_target is None else cell
         for row, cell in zip(rows, times.cells, strict=True)
     )
     return [
-        Line(times.name, reached),
+        _with_marks(Line(times.name, reached), rows, fastest(rows)),
         Line("Speed-up", tuple(map(_speed_up, rows))),
-        _line(f"Visits to {name}", rows, lambda row: row.updates_to_target, units.count),
-        _sizes(f"Sent to {name}", rows, lambda row: row.bytes_to_target),
     ]
+
+
+def _costs_to_target(rows: Sequence[SummaryRow]) -> list[Line]:
+    if rows[0].target is None:
+        return []
+    return [
+        _line(f"Visits to {_target(rows)}", rows, lambda row: row.updates_to_target, units.count),
+        _sizes(f"Sent to {_target(rows)}", rows, lambda row: row.bytes_to_target),
+    ]
+
+
+def _target(rows: Sequence[SummaryRow]) -> str:
+    return rows[0].measure.at(rows[0].target or 0.0)
 
 
 def _some_seeds(row: SummaryRow) -> str:

@@ -44,7 +44,7 @@ class TerminalTable:
         table = Table(box=box.SIMPLE, pad_edge=False)
         table.add_column("", no_wrap=not is_narrow, overflow="fold")
         for column, label in list(enumerate(self._labels))[columns]:
-            widest = max(cell_len(line.cells[column].text) for group in self._groups for line in group)
+            widest = max(cell_len(line.cells[column].marked) for group in self._groups for line in group)
             # Text, because rich reads square brackets in a string as markup.
             least = widest if is_narrow else None
             table.add_column(
@@ -52,6 +52,6 @@ class TerminalTable:
             )
         for group in self._groups:
             for line in group:
-                table.add_row(Text(line.name), *(cell.text for cell in line.cells[columns]))
+                table.add_row(Text(line.name), *(cell.marked for cell in line.cells[columns]))
             table.add_section()
         return table

@@ -49,7 +49,7 @@ class Page(HTMLParser):
         if self._open:
             name = self._open[-1]
             self.texts[name] = self.texts.get(name, "") + data
-            if name in ("th", "td"):
+            if {"th", "td"} & set(self._open):
                 self._rows[-1][-1] += data
 
     def all(self, tag):

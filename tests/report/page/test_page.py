@@ -42,10 +42,17 @@ def test_the_algorithms_are_in_rows(runs):
     columns = page.columns()
     assert columns["Algorithm"] == ["fedbuff", "fedavg", "slow"]
     assert [text.partition(" ")[0] for text in columns["Final accuracy"]] == ["93.0", "43.0", "73.0"]
-    assert columns["Max staleness"] == ["2", "2", "2"]
+    assert list(columns) == ["Algorithm", "Time to 50 %", "Speed-up", "Final accuracy", "Difference to fedavg"]
+    costs = page.columns("costs")
+    assert costs["Max staleness"] == ["2", "2", "2"]
+    assert {"Versions", "Updates lost", "Sent to clients"} < costs.keys()
+    assert "Best accuracy" in page.columns("more")
+    assert (
+        len([attributes for attributes in page.all("td") if "best" in attributes.get("class", "")]) == 5
+    )  # fedavg missed 50 %
     assert {header["scope"] for header in page.all("th")} == {"row", "col"}
     assert page.tables["versions"][1:] == [["torch", "2.9"], ["numpy", "2.3"]]
-    assert len(page.all("details")) == 3
+    assert len(page.all("details")) == 4  # more measures, and the settings of each
 
 
 def test_the_data_of_the_charts(runs):

@@ -20,7 +20,7 @@ from offbeat.report.page.settings_and_versions import configurations, differing_
 from offbeat.report.plot_style import LineStyle, line_styles, png
 from offbeat.report.staleness_bins import StalenessBins, staleness_bins
 from offbeat.report.summary import SummaryRow, summarise
-from offbeat.report.table import NOTHING, Cell, Line, lines
+from offbeat.report.table import NOTHING, Cell, Line, cost_groups, main_lines, other_groups
 from offbeat.runs.directory import Run, read_labels
 from offbeat.runs.settings import by_label, world_of
 from offbeat.web.self_contained_page import file_text, render
@@ -46,7 +46,9 @@ def page(runs: Sequence[Run], rows: Sequence[SummaryRow], title: str, command: s
         labels=[
             {"name": label, "dashes": " ".join(f"{2.5 * part:g}" for part in s.dash)} for label, s in styles.items()
         ],
-        columns=_columns(rows),
+        results=_columns([main_lines(rows)]),
+        costs=_columns(cost_groups(rows)),
+        others=_columns(other_groups(rows)),
         caption=caption(rows),
         by_label=_by_label(runs),
         staleness=_panels(bins),
@@ -68,10 +70,10 @@ def _data(runs: Sequence[Run], rows: Sequence[SummaryRow], styles: dict[str, Lin
     }
 
 
-def _columns(rows: Sequence[SummaryRow]) -> list[dict[str, Any]]:
+def _columns(groups: Sequence[Sequence[Line]]) -> list[dict[str, Any]]:
     return [
         {"name": line.name, "cells": line.cells, "begins_group": place == 0}
-        for group in lines(rows)
+        for group in groups
         for place, line in enumerate(group)
     ]
 
