@@ -3,7 +3,7 @@
 import io
 import zlib
 from collections import Counter
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence, Set, Sized
 from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any
@@ -67,25 +67,17 @@ def title(figure: Figure, text: str) -> None:
     figure.suptitle(text, x=0.01, ha="left", fontsize=11, fontweight="bold")
 
 
-# On white and, lighter, on a dark page: neighbours differ in hue and in lightness, for colour-blind readers.
+# On white and on a dark page. Each pair is as far apart as six colours allow in OKLab, also for protanopes,
+# deuteranopes and tritanopes, with a contrast of 3 to the page.
 _COLOURS = (
-    ("#0072B2", "#4FA9EC"),
-    ("#D55E00", "#FF9350"),
-    ("#009E73", "#41CC9B"),
-    ("#B83E8B", "#EE7FC1"),
-    ("#A87A00", "#E3B341"),
-    ("#6A3D9A", "#B18AE8"),
-    ("#0090B0", "#4CC8E6"),
-    ("#C1272D", "#FF7B78"),
-    ("#5F8420", "#A6CC5C"),
-    ("#4053D3", "#8C9BFF"),
-    ("#7A4A2B", "#C8946F"),
-    ("#E0559A", "#FF94C6"),
-    ("#1B5E45", "#6DB093"),
-    ("#6E7781", "#A9B3BE"),
-    ("#8E2F5A", "#D4769F"),
-    ("#8C7BD8", "#BDB0FA"),
+    ("#1B68E0", "#4C80F8"),
+    ("#DB7900", "#FA9A30"),
+    ("#2B7A45", "#98F8B4"),
+    ("#5B0A86", "#E2ACFF"),
+    ("#7E0A12", "#E4534F"),
+    ("#8C8C8C", "#8E959E"),
 )
+_ALWAYS = ("fedavg", "fedbuff", "fedasync", "fedfa", "scaffold", "mifa")  # each has its colour in every comparison
 _DASHES = ((), (4.0, 1.6), (1.2, 1.2), (5.0, 1.4, 1.2, 1.4), (8.0, 2.0), (3.0, 1.2, 1.2, 1.2, 1.2, 1.2), (2.0, 3.0))
 
 
@@ -101,16 +93,31 @@ class LineStyle:
 def line_styles(runs: Sequence[Run]) -> dict[str, LineStyle]:
     """Return the style of each label.
 
-    The colour is that of its algorithm, by the algorithm's place in the registry. Labels of one colour differ in
-    their dashes, in the order of the runs.
+    Algorithms have different colours while there are enough; labels of one algorithm share its colour. Labels of one
+    colour differ in their dashes, in the order of the runs.
     """
-    places = {name: place for place, name in enumerate(ALGORITHMS)}
+    groups = by_label(runs)
+    places = _places({algorithm_of(group[0]) for group in groups.values()})
     members: Counter[int] = Counter()
     styles: dict[str, LineStyle] = {}
-    for label, group in by_label(runs).items():
-        name = algorithm_of(group[0])
-        # The user's own algorithm is not in the registry.
-        place = places.get(name, len(places) + zlib.crc32(name.encode())) % len(_COLOURS)
-        styles[label] = LineStyle(*_COLOURS[place], _DASHES[members[place] % len(_DASHES)])
+    for label, group in groups.items():
+        place = places[algorithm_of(group[0])]
+        styles[label] = LineStyle(*_COLOURS[place], _dash(members[place]))
         members[place] += 1
     return styles
+
+
+def _places(algorithms: Set[str]) -> dict[str, int]:
+    """Return the place of each algorithm's colour: its own or, if taken, the next."""
+    places = {name: place for place, name in enumerate(_ALWAYS) if name in algorithms}
+    builtin = [name for name in ALGORITHMS if name in algorithms]
+    for name in [*builtin, *sorted(algorithms - set(builtin))]:  # so the user's own algorithm changes no colour
+        own = zlib.crc32(name.encode()) % len(_COLOURS)
+        following = [(own + step) % len(_COLOURS) for step in range(len(_COLOURS))]
+        free = [place for place in following if place not in places.values()]
+        places.setdefault(name, (free or following)[0])
+    return places
+
+
+def _dash(number: int) -> tuple[float, ...]:
+    return _DASHES[number] if number < len(_DASHES) else (number + 2.0, 2.0)

@@ -8,7 +8,7 @@ class Timeline {
     this.plot = element("div", {class: "plot", role: "img", "aria-label":
       `Time lines of ${visits.row.length} visits of ${LABELS[label].name}: when each client worked, and the outcome.`});
     place.append(element("figure", {},
-      element("figcaption", {}, element("b", {class: `line-${label}`}, LABELS[label].name), " ", this.read), this.plot));
+      element("figcaption", {}, sample(label), element("b", {}, LABELS[label].name), " ", this.read), this.plot));
     new ResizeObserver(() => {
       const width = this.plot.clientWidth;
       if (this.chart && this.chart.width !== width) this.chart.setSize({width, height: 210});
