@@ -17,7 +17,7 @@ def time_unit(seconds: float) -> tuple[float, str]:
         return 1.0, "seconds"
     if seconds < 3 * 3600:
         return 60.0, "minutes"
-    if seconds < 4 * 86400:
+    if seconds <= 2 * 86400:
         return 3600.0, "hours"
     return 86400.0, "days"
 

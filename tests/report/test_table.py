@@ -254,7 +254,7 @@ def test_the_caption_warns():
         "any client available?",
         "half, seed 1, did not make a version: its model is still the initial one. 3 updates counted, which was not "
         "enough for a version.",
-        "fedbuff, seed 2 is unfinished: read up to 1,200 virtual seconds.",
+        "fedbuff, seed 2 is unfinished: read up to 20 min of virtual time.",
     ]
 
 

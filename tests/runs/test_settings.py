@@ -27,7 +27,7 @@ def test_another_world_is_another_setting_that_all_share(config, same):
 
 def test_the_world_is_one_line():
     runs = [a_run("fedbuff", seed) for seed in (3, 1)]
-    assert world_of(runs) == "digits, mlp, 1,200 clients, up to 2,400 virtual seconds or 9 versions, seeds 1, 3"
+    assert world_of(runs) == "digits, mlp, 1,200 clients, up to 40 min of virtual time or 9 versions, seeds 1, 3"
     own = a_run("a", config={"data": {"name": "/some/folder/my.py:load"}, "stop": {"updates": 5}})
     assert world_of([own]) == "my.py:load, mlp, 1,200 clients, up to 5 updates, seed 0"
 
@@ -44,9 +44,9 @@ def test_differences_between_worlds_are_described():
     text = world_of(runs)
     assert text.startswith(
         "The settings differ in population.clients, population.partition.alpha, server.lease_seconds. "
-        "a, c: digits, mlp, 1,200 clients, up to 2,400 virtual seconds or 9 versions, seed 0; b: "
+        "a, c: digits, mlp, 1,200 clients, up to 40 min of virtual time or 9 versions, seed 0; b: "
     )
-    assert text.endswith("b: digits, mlp, 50 clients, up to 2,400 virtual seconds or 9 versions, seed 4")
+    assert text.endswith("b: digits, mlp, 50 clients, up to 40 min of virtual time or 9 versions, seed 4")
     # Local settings of an algorithm do not make another world.
     assert world_of([a_run("a"), a_run("b", config={"local": {"lr": 0.1}})]).startswith("digits")
 

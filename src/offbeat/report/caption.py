@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from offbeat import units
 from offbeat.report.summary import TAIL, SummaryRow
 from offbeat.report.table import MARK, main_lines
 
@@ -68,5 +69,6 @@ def _warnings(rows: Sequence[SummaryRow]) -> list[str]:
                 f"{row.label}{some} did not make a version: its model is still the initial one. {row.why_no_version}"
             )
         for seed, seconds in row.unfinished.items():
-            warnings.append(f"{row.label}, seed {seed} is unfinished: read up to {seconds:,.0f} virtual seconds.")
+            until = units.duration(seconds)
+            warnings.append(f"{row.label}, seed {seed} is unfinished: read up to {until} of virtual time.")
     return warnings

@@ -6,12 +6,13 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any, cast
 
+from offbeat import units
 from offbeat.runs.directory import Run
 
 _MOST_KEYS = 5  # that a headline names
 _WHEN_EVALUATED = ("every_seconds", "every_versions")
 _WRITE_ENDS: Mapping[str, Callable[[Any], str]] = {
-    "virtual_seconds": "{:,.10g} virtual seconds".format,
+    "virtual_seconds": lambda seconds: f"{units.duration(seconds)} of virtual time",
     "versions": "{:,g} versions".format,
     "updates": "{:,g} updates".format,
     "target": "a target of {:g}".format,

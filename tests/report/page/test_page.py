@@ -85,7 +85,7 @@ def test_a_report_on_the_loss(tmp_path):
 
 def test_an_unfinished_run_is_reported_as_such(tmp_path):
     _, page = rendered([saved(tmp_path, "a", 2, [0.1] * 4, finished=False)])
-    assert "a, seed 2 is unfinished: read up to 300 virtual seconds." in page.texts["p#results-notes"]
+    assert "a, seed 2 is unfinished: read up to 5 min of virtual time." in page.texts["p#results-notes"]
 
 
 def measured(run, shares):
