@@ -7,7 +7,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check bytecode test test-long test-all test-studies test-algorithm lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages bench-service bench-viewers bench-privacy live-page docs reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
+.PHONY: help run check bytecode test test-long test-all test-studies test-algorithm lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages planted bench-service bench-viewers bench-privacy live-page docs reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -122,6 +122,9 @@ bench-simulation: .venv/installed ## client updates a second, beside a plain loo
 	$(BIN)/python benchmarks/simulation.py $(ARGS)
 	$(BIN)/python benchmarks/event_loop.py $(ARGS)
 	$(BIN)/python benchmarks/model_size.py $(ARGS)
+
+planted: .venv/installed ## how often a report's finding is wrong, in planted worlds with a known truth (6 minutes); ARGS="--tables 200", or ARGS="--real" for 40 real reports
+	$(BIN)/python benchmarks/planted_worlds.py $(ARGS)
 
 GPU_PACKAGES := build/gpu-packages
 gpu-packages: ## collect the few pure-Python packages that test-gpu and bench-gpu need, for a machine without a registry

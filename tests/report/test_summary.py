@@ -1,3 +1,6 @@
+import math
+
+import numpy as np
 import pytest
 from offbeat_core.errors import OffbeatError
 
@@ -80,3 +83,24 @@ def test_a_run_without_evaluation_is_one_line():
 def test_the_reason_for_runs_without_a_version(totals, says):
     assert summarise([a_run("a", 0, (0.1,), totals=totals)])[0].why_no_version.startswith(says)
     assert summarise([a_run("a", 0, (0.1, 0.2), totals=totals)])[0].why_no_version == ""
+
+
+def test_a_time_is_rounded_to_the_first_evaluation_of_a_new_model():
+    run = a_run("fedavg", 0, (0.1, 0.2, 0.2, 0.2, 0.5), columns={"version": [0, 1, 1, 1, 2]})  # 0, 100 … 400 s
+    (row,) = summarise([run])
+    drawn = np.log(np.random.default_rng(0).uniform(100, 400, 200_000))
+    assert row.log_seconds[0] == (math.log(400), math.log(400), pytest.approx(drawn.std(), rel=0.01))
+    run.history["version"] = np.arange(5)
+    (row,) = summarise([run])
+    drawn = np.log(np.random.default_rng(0).uniform(300, 400, 200_000))
+    assert row.log_seconds[0].rounding == pytest.approx(drawn.std(), rel=0.01)
+    first = summarise([a_run("fedavg", 0, (0.1, 0.5))])[0]
+    assert first.log_seconds[0].rounding == 1  # anything up to 100 s
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "step"),
+    [((36 / 360, 349 / 360, 350 / 360), 1 / 360), ((0.1, 0.5, 0.75), 1 / 20), ((0.1, math.pi / 4, 0.5), 0.0)],
+)
+def test_the_step_of_an_accuracy_is_that_of_one_example(accuracies, step):
+    assert summarise([a_run("a", 0, accuracies)])[0].step == pytest.approx(step)

@@ -5,12 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from offbeat.statistics.all_pairs import all_pairs, seeds_needed
-from offbeat.statistics.hypothesis_tests import Range
+from offbeat.statistics.all_pairs import Observed, all_pairs, seeds_needed
 
 
 def exact(**values):
-    return {label: {seed: Range(one, one) for seed, one in enumerate(own)} for label, own in values.items()}
+    return {label: {seed: Observed(one, one) for seed, one in enumerate(own)} for label, own in values.items()}
 
 
 def test_few_seeds_get_students_t_with_bonferronis_correction():
@@ -41,20 +40,20 @@ def test_six_seeds_separate_more_pairs_than_bonferroni_does():
     values = {label: 0.1 * place * (1 + noise) for place, label in enumerate("abc")}
     narrow = {(pair.first, pair.second): pair.high - pair.low for pair in all_pairs(exact(**values))}
     with_bound = exact(**values)
-    with_bound["d"] = {seed: Range(9.0, math.inf) for seed in range(8)}  # so that max-t cannot be used
+    with_bound["d"] = {seed: Observed(9.0, math.inf) for seed in range(8)}  # so that max-t cannot be used
     wide = {(pair.first, pair.second): pair.high - pair.low for pair in all_pairs(with_bound)}
     assert all(width < wide[names] for names, width in narrow.items())
 
 
 def test_bounds_give_one_sided_statements():
     values = exact(a=(1.0, 1.2, 1.1, 0.9))
-    values["b"] = {seed: Range(5.0, math.inf) if seed else Range(4.9, 4.9) for seed in range(4)}
+    values["b"] = {seed: Observed(5.0, math.inf) if seed else Observed(4.9, 4.9) for seed in range(4)}
     (pair,) = all_pairs(values)
     assert pair.mean is None
     assert pair.low == -math.inf
     assert -4.4 < pair.high < -3.4
-    values["b"] = {seed: Range(5.0, math.inf) for seed in range(4)}
-    values["a"] = {seed: Range(5.0, math.inf) for seed in range(4)}
+    values["b"] = {seed: Observed(5.0, math.inf) for seed in range(4)}
+    values["a"] = {seed: Observed(5.0, math.inf) for seed in range(4)}
     (pair,) = all_pairs(values)
     assert not pair.is_separated
 
@@ -69,8 +68,8 @@ def test_equal_differences_tell_only_their_signs(seeds, is_separated):
 
 def test_only_common_seeds_are_compared():
     values = exact(a=(1.0, 2.0), b=(0.0, 1.5))
-    values["b"][7] = Range(100.0, 100.0)
-    values["c"] = {9: Range(0.0, 0.0)}
+    values["b"][7] = Observed(100.0, 100.0)
+    values["c"] = {9: Observed(0.0, 0.0)}
     (pair,) = all_pairs(values)
     assert (pair.first, pair.second, pair.seeds, pair.mean) == ("a", "b", 2, 0.75)
 
@@ -81,3 +80,12 @@ def test_the_seeds_that_would_separate_a_pair():
     assert seeds_needed(pair, 1) == 10
     (equal,) = all_pairs(exact(a=(0.0, 2.0), b=(2.0, 0.0)))
     assert seeds_needed(equal, 1) is None
+
+
+def test_no_deviation_is_below_that_of_the_rounding():
+    rounded = {
+        label: {seed: Observed(one, one, 0.3) for seed in range(3)} for label, one in {"a": 1.0, "b": 2.0}.items()
+    }
+    (pair,) = all_pairs(rounded)
+    assert pair.deviation == pytest.approx(0.3 * math.sqrt(2))
+    assert pair.high - pair.mean == pytest.approx(4.302653 * 0.3 * math.sqrt(2 / 3))

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from offbeat.report.finding import Verdict
 from offbeat.report.scales import EndScale, Scale, TimeScale
 from offbeat.report.summary import SummaryRow
+from offbeat.report.verdict import Verdict
 
 
 def fastest(rows: Sequence[SummaryRow]) -> list[str]:

@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 from offbeat import units
-from offbeat.report.scales import EndScale, Scale, TimeScale, sign_of, target_of
+from offbeat.report.scales import sign_of, target_of
 from offbeat.report.summary import SummaryRow
-from offbeat.statistics.all_pairs import Pair, all_pairs, seeds_needed
-from offbeat.statistics.hypothesis_tests import Range
+from offbeat.report.verdict import Verdict, verdict
+from offbeat.statistics.all_pairs import Pair
 
 _UNEQUAL = 2.0  # times as far as another algorithm's update moves the model
 
@@ -26,8 +26,8 @@ def finding(rows: Sequence[SummaryRow]) -> str:
         return f"No run reached {target_of(rows[0])}; {_ended_best(rows)}."
     if len(compared) == 1:
         return _alone(compared[0])
-    verdict = Verdict(compared, TimeScale() if has_target else EndScale())
-    return " ".join([*verdict.sentences(), *_who_missed(compared), *_unequal_steps(compared)])
+    sentences = _Sentences(verdict(rows), compared[0]).sentences()
+    return " ".join([*sentences, *_who_missed(compared), *_unequal_steps(compared)])
 
 
 def _which_are_unfinished(rows: Sequence[SummaryRow]) -> str:
@@ -86,95 +86,63 @@ def _unequal_steps(rows: Sequence[SummaryRow]) -> Iterator[str]:
         )
 
 
-class Verdict:
-    """The algorithms, best first, and which of them are separated.
+class _Sentences:
+    """The verdict in words."""
 
-    Attributes:
-        top: The best one, and all that are not separated from it.
-    """
-
-    def __init__(self, rows: Sequence[SummaryRow], scale: Scale) -> None:
-        self._row, self._scale = rows[0], scale
-        values = {row.label: scale.values(row) for row in rows}
-        self._pairs = all_pairs(values)
-        self._order = sorted(values, key=lambda label: _rank(list(values[label].values())))
-        best = self._order[0]
-        self.top = [label for label in self._order if not self._is_better(best, label)]
-        behind = [label for label in self._order if label not in self.top]
-        self._lower = [label for label in behind if all(self._is_better(one, label) for one in self.top)]
-        self._middle = [label for label in behind if label not in self._lower]
-
-    @property
-    def is_one_seed(self) -> bool:
-        """Return whether no two algorithms share two seeds."""
-        return all(pair.seeds < 2 for pair in self._pairs)
+    def __init__(self, verdict: Verdict, row: SummaryRow) -> None:
+        self._verdict, self._scale, self._row = verdict, verdict.scale, row
 
     def sentences(self) -> Iterator[str]:
         """Yield what is separated, then what is not."""
-        best, better = self._order[0], self._scale.better(self._row)
-        if self.is_one_seed:
-            pair = self._pair(best, self._order[1])
+        verdict, better = self._verdict, self._scale.better(self._row)
+        best, second = verdict.order[:2]
+        if verdict.is_one_seed:
+            pair = verdict.pair(best, second)
             amount = None if pair is None else self._scale.amount(pair, self._row)
             if amount is None:
                 yield "One seed does not decide: run several."
             else:
-                yield f"{best} {self._scale.verb(self._row)} {amount} {self._order[1]} in one seed: run several."
+                yield f"{best} {self._scale.verb(self._row)} {amount} {second} in one seed: run several."
             return
-        if self._lower:
-            yield f"{_list(self.top)} {better} {_list(self._lower)}{self._how_much(self._lower)}."
-        if self._middle:
-            yield f"{best} {better} {_list(self._middle)}{self._how_much(self._middle)}."
-        if len(self.top) > 1:
+        if verdict.lower:
+            yield f"{_list(verdict.top)} {better} {_list(verdict.lower)}{self._how_much(verdict.lower)}."
+        if verdict.middle:
+            yield f"{best} {better} {_list(verdict.middle)}{self._how_much(verdict.middle)}."
+        if len(verdict.top) > 1:
             yield self._undecided()
 
     def _how_much(self, others: Sequence[str]) -> str:
         """Return by how much the best one is better than the baseline, or the next."""
         other = self._row.baseline if self._row.baseline in others else others[0]
-        pair = self._pair(self._order[0], other)
+        best = self._verdict.order[0]
+        pair = self._verdict.pair(best, other)
         amount = None if pair is None else self._scale.amount(pair, self._row)
         if pair is None or amount is None:
             return ""
-        subject = "" if len(self.top) == 1 else f"{self._order[0]} was "
+        subject = "" if len(self._verdict.top) == 1 else f"{best} was "
         return f": {subject}{amount} {other}{self._certainty(pair)}"
 
     def _certainty(self, pair: Pair) -> str:
-        simultaneous = "simultaneous " if len(self._pairs) > 1 else ""
+        simultaneous = "simultaneous " if len(self._verdict.pairs) > 1 else ""
         if pair.mean is None:
             return f" ({simultaneous}95 % bound, {_seeds(pair.seeds)})"
         return f" ({simultaneous}95 % interval {self._scale.interval(pair, self._row)}, {_seeds(pair.seeds)})"
 
     def _undecided(self) -> str:
-        first, second = self.top[:2]
-        pair = self._pair(first, second)
+        top = self._verdict.top
+        first, second = top[:2]
+        pair = self._verdict.pair(first, second)
         if pair is None:
-            return f"{_list(self.top)} have no seeds in common: run the same ones."
-        text = f"Between {_list(self.top)} {_seeds(pair.seeds)} do not decide"
+            return f"{_list(top)} have no seeds in common: run the same ones."
+        text = f"Between {_list(top)} {_seeds(pair.seeds)} do not decide"
         amount = self._scale.amount(pair, self._row)
         if amount is not None and pair.low > -math.inf:
             text += f": {first} was {amount} {second}{self._certainty(pair)}"
-        needed = seeds_needed(pair, len(self._pairs))
-        if needed is not None and needed > pair.seeds:
-            between = f" between {first} and {second}" if len(self.top) > 2 else ""
-            text += f"; {needed - pair.seeds} more would{between}, at a guess"
+        more = self._verdict.more_seeds()
+        if more is not None:
+            between = f" between {first} and {second}" if len(top) > 2 else ""
+            text += f"; {more} more would{between}, at a guess"
         return f"{text}."
-
-    def _pair(self, first: str, second: str) -> Pair | None:
-        for pair in self._pairs:
-            if (pair.first, pair.second) == (first, second):
-                return pair
-            if (pair.first, pair.second) == (second, first):
-                return pair.reversed()
-        return None
-
-    def _is_better(self, first: str, second: str) -> bool:
-        pair = self._pair(first, second) if first != second else None
-        return pair is not None and pair.high < 0
-
-
-def _rank(values: Sequence[Range]) -> tuple[float, float]:
-    """Return what sorts algorithms: the share of unknown values, the others' mean."""
-    known = [one.high for one in values if math.isfinite(one.high)]
-    return 1 - len(known) / len(values), sum(known) / max(len(known), 1)
 
 
 def _list(names: Sequence[str]) -> str:

@@ -6,14 +6,13 @@ from typing import Protocol
 from offbeat import units
 from offbeat.report.metrics import Measure
 from offbeat.report.summary import SummaryRow
-from offbeat.statistics.all_pairs import Pair
-from offbeat.statistics.hypothesis_tests import Range
+from offbeat.statistics.all_pairs import Observed, Pair
 
 
 class Scale(Protocol):
     """A scale on which less is better."""
 
-    def values(self, row: SummaryRow) -> dict[int, Range]:
+    def values(self, row: SummaryRow) -> dict[int, Observed]:
         """Return an algorithm's values by seed."""
         ...
 
@@ -37,7 +36,7 @@ class Scale(Protocol):
 class TimeScale:
     """The logarithm of the time to the target."""
 
-    def values(self, row: SummaryRow) -> dict[int, Range]:
+    def values(self, row: SummaryRow) -> dict[int, Observed]:
         """See ``Scale``."""
         return row.log_seconds
 
@@ -63,9 +62,10 @@ class TimeScale:
 class EndScale:
     """The last value of the measure, negated if higher is better."""
 
-    def values(self, row: SummaryRow) -> dict[int, Range]:
+    def values(self, row: SummaryRow) -> dict[int, Observed]:
         """See ``Scale``."""
-        return {seed: Range(-sign_of(row.measure) * end, -sign_of(row.measure) * end) for seed, end in row.ends.items()}
+        sign, rounding = -sign_of(row.measure), row.step / math.sqrt(12)
+        return {seed: Observed(sign * end, sign * end, rounding) for seed, end in row.ends.items()}
 
     def verb(self, row: SummaryRow) -> str:
         """See ``Scale``."""

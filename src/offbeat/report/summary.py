@@ -13,9 +13,12 @@ from offbeat.report.metrics import Measure, cost, main_measure, measures_of, tar
 from offbeat.runs.directory import Run, read_client_time
 from offbeat.runs.parquet_chunks import Columns
 from offbeat.runs.settings import algorithm_of, by_label, same_world
+from offbeat.statistics.all_pairs import Observed
 from offbeat.statistics.estimates import Estimate, Paired, difference, estimate, ratio
-from offbeat.statistics.hypothesis_tests import Range
 
+_NARROW = 1e-3  # of roundings, and of multiples of 1 / n
+_MOST_EXAMPLES = 2000  # the accuracy on more has steps that do not matter
+_VALUES = 100  # that are looked at for a step
 TAIL = 10  # evaluations at the end whose mean is reported: a single one fluctuates
 
 
@@ -30,8 +33,9 @@ class SummaryRow:
     best: Estimate
     tail: Estimate | None  # mean of the last TAIL evaluations; None if a seed has fewer
     target: float | None
-    log_seconds: dict[int, Range]  # to the target, by seed; of one that missed it, at least those of the run
+    log_seconds: dict[int, Observed]  # to the target, by seed; of one that missed it, at least those of the run
     ends: dict[int, float]  # the measure's last value by seed; NaN for an unfinished run
+    step: float  # between the measure's possible values, as of the accuracy on 500 examples; 0 if it is unknown
     reached: int  # seeds that reached the target
     seconds_to_target: Estimate | None  # virtual; None unless every seed reached the target
     undecided: tuple[int, ...]  # seeds of unfinished runs that have not reached the target, if there is one
@@ -85,10 +89,13 @@ def summarise(runs: Sequence[Run], target: float | None = None) -> list[SummaryR
             raise OffbeatError(f"{run.path} holds no evaluation; {advice}")
     measure, target = main_measure(runs), target_for(runs, target)
     baseline = _baseline(groups)
-    return [_row(group, measure, target, groups[baseline]) for group in groups.values()]
+    step = _step(runs, measure)
+    return [_row(group, measure, target, groups[baseline], step) for group in groups.values()]
 
 
-def _row(runs: Sequence[Run], measure: Measure, target: float | None, baseline: Sequence[Run]) -> SummaryRow:
+def _row(
+    runs: Sequence[Run], measure: Measure, target: float | None, baseline: Sequence[Run], step: float
+) -> SummaryRow:
     staleness = [stale for stale in (counted_staleness(run.events) for run in runs) if len(stale)]
     times, baseline_times = (_to_target("seconds", target, measure, group) for group in (runs, baseline))
     other_world = not same_world(runs[0], baseline[0])  # whose times and values cannot be compared
@@ -108,6 +115,7 @@ def _row(runs: Sequence[Run], measure: Measure, target: float | None, baseline: 
         target=target,
         log_seconds={run.seed: _log_seconds(run, times[run.seed]) for run in runs},
         ends=_ends(runs, measure),
+        step=step,
         reached=sum(time is not None for time in times.values()),
         seconds_to_target=_over_all(times),
         undecided=undecided,
@@ -182,14 +190,43 @@ def _to_target(over: str, target: float | None, measure: Measure, runs: Sequence
     return found
 
 
-def _log_seconds(run: Run, time: float | None) -> Range:
-    """Return the logarithm of the time to the target, or bounds if it was missed."""
+def _log_seconds(run: Run, time: float | None) -> Observed:
+    """Return the logarithm of the time to the target, or bounds if it was missed.
+
+    The time is rounded to the next evaluation of a new model: of a FedAvg with long rounds, to rounds.
+    """
     seconds = run.history["seconds"]
     if time is None:
-        return Range(math.log(seconds[-1]) if seconds[-1] > 0 else -math.inf, math.inf)
+        return Observed(math.log(seconds[-1]) if seconds[-1] > 0 else -math.inf, math.inf)
     if time > 0:
-        return Range(math.log(time), math.log(time))
-    return Range(-math.inf, math.log(seconds[1]) if len(seconds) > 1 else math.inf)
+        version = run.history["version"]
+        last = version[seconds < time].max(initial=0)
+        before = float(seconds[version >= last][0])  # since then the model was the same
+        return Observed(math.log(time), math.log(time), _log_rounding(before / time))
+    return Observed(-math.inf, math.log(seconds[1]) if len(seconds) > 1 else math.inf)
+
+
+def _log_rounding(least: float) -> float:
+    """Return the standard deviation of log u, for u uniform between ``least`` and 1."""
+    if least <= 0:
+        return 1.0
+    half = -math.log(least) / 2
+    return math.sqrt(max(1 - (half / math.sinh(half)) ** 2, 0.0)) if half > _NARROW else half / math.sqrt(3)
+
+
+def _step(runs: Iterable[Run], measure: Measure) -> float:
+    """Return the step between the values of a share of examples.
+
+    It is 1 / n for the least n, up to 2,000, with which all values are multiples; 0 if there is none.
+    """
+    if not measure.is_share:
+        return 0.0
+    values = np.unique(np.concatenate([run.history[measure.name] for run in runs]).astype(np.float64))
+    values = values[np.isfinite(values)]
+    values = values[:: math.ceil(len(values) / _VALUES) or 1]
+    products = values[:, None] * np.arange(1, _MOST_EXAMPLES + 1)
+    fits = np.flatnonzero((np.abs(products - products.round()) < _NARROW).all(axis=0))
+    return 1 / (int(fits[0]) + 1) if len(fits) else 0.0
 
 
 def _displacement(runs: Sequence[Run]) -> Estimate | None:
