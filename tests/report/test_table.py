@@ -134,9 +134,9 @@ def test_the_best_and_what_is_not_separated_from_it_are_marked():
     ends = {"a": (80, 81, 82), "b": (60, 61, 62.5), "c": (79, 82, 82)}
     times = {"a": (1, 2, 4), "b": (9, 18, 35), "c": (8, 16, 33)}
     runs = [
-        a_run(label, seed, (0.1, 0.5, end / 100), seconds=(0, 100 * times[label][seed], 4000))
+        a_run(label, seed, (0.1, 0.4, 0.5, end / 100), seconds=(0, 99 * time, 100 * time, 4000))
         for label, own in ends.items()
-        for seed, end in enumerate(own)
+        for seed, (end, time) in enumerate(zip(own, times[label], strict=True))
     ]
     rows = summarise(runs)
     assert marked(rows) == {"Time to 50 %": ["a"], "Final accuracy": ["a", "c"]}
