@@ -15,7 +15,7 @@ def test_prints_trials_and_the_best_settings_which_can_be_reported_on_and_compar
     assert "2 trials of fedbuff, by the mean of the last 10 evaluations of accuracy over seeds 1, 2" in out
     runs = Path("a folder")
     assert {path.name for path in runs.iterdir()} == {
-        "best.toml", "sweep.csv", "sweep.json", "optuna.journal",
+        "best.toml", "sweep.csv", "sweep.json", "report.html", "optuna.journal",
         *(f"fedbuff {n}-seed{seed}" for n in (0, 1) for seed in (1, 2)),
     }  # fmt: skip
     pasted = tomllib.loads(out[out.index("[algorithms.fedbuff]") : out.index("Compare them")])
@@ -32,10 +32,14 @@ def test_prints_trials_and_the_best_settings_which_can_be_reported_on_and_compar
         "fedavg-seed3", "fedasync-seed3", "fedbuff-seed3",
     }  # fmt: skip
 
+    (runs / "report.html").unlink()
     code, out, _ = offbeat("report", "a folder")
     assert code == 0
-    assert "fedbuff 0" in out
-    assert "fedbuff 1" in out
+    assert "2 trials of fedbuff, by the mean" in out
+    assert "Best accuracy: " in (runs / "report.html").read_text(encoding="utf-8")
+    code, _, err = offbeat("report", "a folder", "--target", "0.5")
+    says = "offbeat: a folder is a sweep: its report has no --target, --markdown or --tensorboard\n"
+    assert (code, err) == (2, says)
 
 
 def test_without_an_output_it_is_below_runs_and_its_runs_can_be_tracked(offbeat, folder, monkeypatch):

@@ -2,7 +2,6 @@
 
 import math
 import shlex
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import click
 from offbeat_core.errors import OffbeatError, did_you_mean
 
 from offbeat.cli.options import ALGORITHM, FILE, FRESH, JOBS, PATH, SET
+from offbeat.cli.sweep import report_on_sweep
 from offbeat.cli.tracking import TRACK, tracked
 from offbeat.runs.interruption import CHECKPOINT_SECONDS
 from offbeat.trackers.tracker import TrackerName
@@ -121,14 +121,20 @@ def run(**options: Any) -> None:
 def report(
     folders: Sequence[Path], output: Path | None, target: float | None, csv: bool, markdown: bool, tensorboard: bool
 ) -> None:
-    """Report on existing runs.
+    """Report on existing runs, or on a sweep.
 
     Each RUN is the folder of a run, or a folder of runs.
     """
     from offbeat.report import export
     from offbeat.report.collect import collect
     from offbeat.report.summary import summarise
+    from offbeat.sweeps.record import is_sweep
 
+    if len(folders) == 1 and is_sweep(folders[0]):
+        if target is not None or markdown or tensorboard:
+            raise OffbeatError(f"{folders[0]} is a sweep: its report has no --target, --markdown or --tensorboard")
+        report_on_sweep(folders[0], output)
+        return
     runs = collect(folders)
     folder = output or folders[0]
     rows = summarise(runs, target)
@@ -209,7 +215,7 @@ def select_labels(experiment: "Experiment", labels: Sequence[str]) -> list[str]:
 
 def _show(runs: Sequence["Run"], folder: Path, title: str, target: float | None = None) -> None:
     """Print the table of a comparison and write its report."""
-    from offbeat.cli.terminal import console
+    from offbeat.cli.terminal import command_line, console
     from offbeat.report.finding import finding
     from offbeat.report.page.page import write_report
     from offbeat.report.summary import summarise
@@ -219,8 +225,7 @@ def _show(runs: Sequence["Run"], folder: Path, title: str, target: float | None 
     rows = summarise(runs, target)  # first, because it raises an error if the runs cannot be compared
     click.echo(f"\n{world_of(runs)}\n{finding(rows)}")
     console().print(TerminalTable(rows))
-    command = shlex.join(["offbeat", *sys.argv[1:]])
-    click.echo(f"Report: {write_report(runs, folder, title, command, target)}")
+    click.echo(f"Report: {write_report(runs, folder, title, command_line(), target)}")
 
 
 def _name_tensorboard(folder: Path) -> None:

@@ -3,12 +3,16 @@
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from offbeat.cli.options import ALGORITHM, FILE, FRESH, JOBS, PATH, SET
 from offbeat.cli.tracking import TRACK, tracked
 from offbeat.trackers.tracker import TrackerName
+
+if TYPE_CHECKING:
+    from offbeat.sweeps.record import Searched, Trials
 
 
 @click.command(
@@ -52,10 +56,11 @@ def sweep(
 ) -> None:
     """Search the settings of the algorithms in FILE."""
     from offbeat.cli.experiments import select_labels
-    from offbeat.cli.terminal import console
+    from offbeat.cli.terminal import command_line, console
     from offbeat.config import experiment_file
     from offbeat.runs.progress import Progress
     from offbeat.sweeps import result
+    from offbeat.sweeps.page.page import write_sweep_report
     from offbeat.sweeps.search_space import parse_over
     from offbeat.sweeps.sweep import Sweep
     from offbeat.sweeps.trials import measure_name
@@ -69,13 +74,33 @@ def sweep(
         done = wanted.carry_out(
             folder, lambda runs: Progress(console(), experiment.stop, metric, runs), jobs=jobs, fresh=fresh
         )
-    for table in result.tables(wanted.searched, done):
-        console().print(table)
-    click.echo(f"{result.budget(wanted.searched)}\nTrials: {result.write_csv(wanted.searched, done, folder)}")
+    show_sweep(wanted.searched, done, folder)
     best = result.best_trials(done)
     path = result.write_best(wanted, best, folder)
+    click.echo(f"Report: {write_sweep_report(folder, command_line())}")
     click.echo(f"Best settings: {path}\n\n{result.settings(best)}\n")
     # On the sweep's own seeds the best of many trials looks better than it is.
     first = max(experiment.seeds) + 1
     seeds = f"seeds={list(range(first, first + len(experiment.seeds)))}"
     click.echo(f"Compare them on other seeds: {shlex.join(['offbeat', 'compare', str(path), '--set', seeds])}")
+
+
+def show_sweep(searched: "Searched", trials: "Trials", folder: Path) -> None:
+    """Print the best trials of each algorithm and write ``sweep.csv``."""
+    from offbeat.cli.terminal import console
+    from offbeat.sweeps import result
+
+    for table in result.tables(searched, trials):
+        console().print(table)
+    click.echo(f"{result.budget(searched)}\nTrials: {result.write_csv(searched, trials, folder)}")
+
+
+def report_on_sweep(folder: Path, output: Path | None) -> None:
+    """Print the trials of a sweep's folder and write its report anew."""
+    from offbeat.cli.terminal import command_line
+    from offbeat.sweeps.page.page import write_sweep_report
+    from offbeat.sweeps.record import read_record
+
+    searched, trials = read_record(folder)
+    show_sweep(searched, trials, output or folder)
+    click.echo(f"Report: {write_sweep_report(folder, command_line(), output)}")

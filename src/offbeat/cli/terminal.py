@@ -1,5 +1,6 @@
 """The terminal: its console, and text from others on it."""
 
+import shlex
 import sys
 from functools import cache
 from typing import TYPE_CHECKING
@@ -15,6 +16,11 @@ def console() -> "Console":
 
     # Output to a file or pipe is not folded to 80 columns.
     return Console() if sys.stdout.isatty() else Console(width=160)
+
+
+def command_line() -> str:
+    """Return the command that this process carries out, for a shell."""
+    return shlex.join(["offbeat", *sys.argv[1:]])
 
 
 def visible(text: str) -> str:
