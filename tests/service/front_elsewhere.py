@@ -45,6 +45,7 @@ def front_elsewhere(
     settings = FrontSettings(
         folder=folder,
         blobs=store.blobs,
+        is_presigned=store.presigned,
         leaders=[address_of(leader)],
         internal=certificates,
         requests_a_second=1e6,

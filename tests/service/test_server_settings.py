@@ -37,6 +37,8 @@ def test_a_shared_log_is_in_postgresql_and_its_password_is_elsewhere():
     }.items():
         with pytest.raises(ValidationError, match=line):
             StoreSettings(log=log, blobs="s3://bucket")
+    with pytest.raises(ValidationError, match=r"presigned needs blobs in s3://, gs:// or az://: leave it out for a "):
+        StoreSettings(log="postgresql://offbeat@db/offbeat", blobs="file:///mnt/shared", presigned=True)
 
 
 def test_blake3_needs_its_package(monkeypatch):

@@ -19,6 +19,8 @@ class StoreSettings(Section):
     blobs: str
     """Where large updates and checkpoints lie: `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, or
     `file:///FOLDER` for a folder that all servers share. Credentials come from the environment."""
+    presigned: bool = False
+    """Whether clients download models from the bucket itself, by presigned URLs; they must be able to reach it."""
 
     @model_validator(mode="after")
     def _check_log(self) -> "StoreSettings":
@@ -26,6 +28,8 @@ class StoreSettings(Section):
             raise ValueError("log must begin with postgresql://; leave [store] out for a log in service.folder")
         if ":" in self.log.removeprefix("postgresql://").rpartition("@")[0]:
             raise ValueError("log must not hold a password: put it into PGPASSWORD, or a file that PGPASSFILE names")
+        if self.presigned and self.blobs.startswith("file:"):
+            raise ValueError("presigned needs blobs in s3://, gs:// or az://: leave it out for a folder")
         return self
 
 

@@ -28,6 +28,7 @@ def run_front(file: ServerFile, ready: Callable[[], None]) -> None:
     settings = FrontSettings(
         folder=Path(file.service.folder) / "front",
         blobs=file.store.blobs,
+        is_presigned=file.store.presigned,
         leaders=file.fronts.addresses,
         internal=file.fronts.certificates,
         certificates=certificates_of(file),

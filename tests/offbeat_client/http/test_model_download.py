@@ -4,7 +4,7 @@ from typing import NamedTuple
 import pytest
 from offbeat_client.http.connection import Connection
 from offbeat_client.http.model_download import MOST_HEADER_BYTES, download
-from offbeat_core.errors import GiveUpError
+from offbeat_core.errors import GiveUpError, OffbeatError
 from offbeat_core.files import sha256
 from offbeat_core.http.service_errors import ServiceError, UnreachableError
 
@@ -118,3 +118,56 @@ def test_a_model_is_never_decompressed(server, connection, tmp_path, model):
     with pytest.raises(GiveUpError, match="another model"):
         download(connection, wanted, tmp_path)
     assert server.heard[0][2]["Accept-Encoding"] == "identity"
+
+
+def redirect(server, url, etag=None):
+    server.raw["/v1/models/12"] = (307, {"Location": url, "ETag": etag or f'"{server.digest(12)}"'}, b"")
+
+
+def test_a_model_comes_from_the_servers_store_without_the_token_and_resumes(server, connection, tmp_path, model, fault):
+    server.serve(12, model)
+    connection.token, connection.supports = "obc_secret", "needs_loss"
+    redirect(server, f"{server.url}/v1/models/0?X-Amz-Signature=ab")
+    server.models[0], server.etags[0] = server.models[12], None  # of a store, whose ETag is another
+    server.faults["GET", "/v1/models/0"] = [fault(body_bytes=50), fault(403), fault(416)]
+    path = download(connection, named(server), tmp_path)
+    assert path.read_bytes() == server.models[12]
+    heard = [(path, headers) for _, path, headers in server.heard]
+    assert [path for path, _ in heard] == 4 * ["/v1/models/12", "/v1/models/0"]
+    assert [headers.get("Range") for path, headers in heard if path == "/v1/models/0"] == [
+        None,
+        "bytes=50-",
+        "bytes=50-",
+        None,
+    ]
+    for path, headers in heard:
+        is_server = path == "/v1/models/12"
+        assert headers.get("Authorization") == ("Bearer obc_secret" if is_server else None)
+        assert headers.get("Offbeat-Supports") == ("needs_loss, redirects" if is_server else None)
+        assert "If-Range" not in headers or is_server
+
+
+def test_a_redirect_of_another_program_is_refused(server, connection, tmp_path, model):
+    server.serve(12, model)
+    redirect(server, f"{server.url}/login", etag='"other"')
+    with pytest.raises(ServiceError, match="it redirects to http"):
+        download(connection, named(server), tmp_path)
+    assert server.paths("GET") == ["/v1/models/12"]
+
+
+def test_a_store_that_has_another_file_is_not_believed(server, connection, tmp_path, model):
+    server.serve(12, model)
+    server.serve(0, {name: tensor + 1 for name, tensor in model.items()})
+    redirect(server, f"{server.url}/v1/models/0")
+    with pytest.raises(GiveUpError, match="another model"):
+        download(connection, named(server), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_with_tls_cannot_send_its_clients_to_a_store_without(connection):
+    connection.url = "https://127.0.0.1"
+    with (
+        pytest.raises(OffbeatError, match=r"^the server sends its clients to a store without TLS: tell its operator$"),
+        connection.stream_elsewhere("http://127.0.0.1/x", {}),
+    ):
+        pass

@@ -9,6 +9,7 @@ import time
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
@@ -80,6 +81,7 @@ class _Options(TypedDict, total=False):
     content: Iterable[bytes]
     headers: Mapping[str, str]
     read_seconds: float
+    redirect: str
 
 
 class Connection:
@@ -162,30 +164,60 @@ class Connection:
     def stream(self, method: str, path: str, **options: Unpack[_Options]) -> Generator[httpx.Response]:
         """Make one attempt; the answer's body is read within the context, by ``iter_raw``.
 
-        Other methods would decompress it, to any size.
+        Other methods would decompress it, to any size. ``redirect`` is the ``ETag`` of what may be elsewhere: an answer
+        with status 307 and this ``ETag`` is yielded, too.
 
         Raises:
             UnreachableError: No answer came, or the connection broke.
             ServiceError: The server refused.
         """
         headers = {
+            "Offbeat-Supports": self.supports,
             **options.get("headers", {}),
             "Accept-Encoding": "identity",
             "Offbeat-Protocol": PROTOCOL,
-            "Offbeat-Supports": self.supports,
         }
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         timeout = _timeout(options.get("read_seconds", self._read_seconds))
         json, content = options.get("json"), options.get("content")
-        try:
-            with self._http.stream(
+        with (
+            self._transport_errors(),
+            self._http.stream(
                 method, self.url + path, json=json, content=content, headers=headers, timeout=timeout
-            ) as response:
-                self._has_answered = True
-                if not response.is_success:
-                    raise read_refusal(f"{method} {path}", _complete(response, _LARGEST_PROBLEM))
-                yield response
+            ) as response,
+        ):
+            self._has_answered = True
+            redirects = response.status_code == HTTPStatus.TEMPORARY_REDIRECT and "redirect" in options
+            # A network's login page redirects, too, but does not know what was asked for.
+            if not (response.is_success or (redirects and response.headers.get("ETag") == options.get("redirect"))):
+                raise read_refusal(f"{method} {path}", _complete(response, _LARGEST_PROBLEM))
+            yield response
+
+    @contextmanager
+    def stream_elsewhere(self, url: str, headers: Mapping[str, str]) -> Generator[httpx.Response]:
+        """GET what the server has elsewhere, without the token; else as ``stream``.
+
+        Raises:
+            OffbeatError: The server's own URL has TLS, and this one has not.
+        """
+        if self.url.startswith("https:") and not url.startswith("https:"):
+            raise OffbeatError("the server sends its clients to a store without TLS: tell its operator")
+        headers = {**headers, "Accept-Encoding": "identity"}
+        with (
+            self._transport_errors(),
+            self._http.stream("GET", url, headers=headers, timeout=_timeout(self._read_seconds)) as response,
+        ):
+            if response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                raise ServiceError("GET from the store", response.status_code, "", "the file is not so long")
+            if not response.is_success:  # the next attempt gets another URL
+                raise UnreachableError(f"the server's store of models answers with status {response.status_code}")
+            yield response
+
+    @contextmanager
+    def _transport_errors(self) -> Generator[None]:
+        try:
+            yield
         except httpx.TransportError as error:
             if (problem := tls_problem(self.url, error, may_probe=not (self._has_answered or self._proxy))) is not None:
                 raise OffbeatError(

@@ -4,6 +4,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol
 
+import httpx
 from offbeat_client.http.connection import Attempts, Connection
 from offbeat_core.errors import GiveUpError
 from offbeat_core.files import replace_durably, sha256
@@ -78,19 +79,33 @@ def _fetch(connection: Connection, wanted: Wanted, partial: Path) -> None:
 
 def _fetch_rest(connection: Connection, wanted: Wanted, partial: Path) -> None:
     """Make one attempt to download the rest of a file."""
-    size = _size(partial)
-    headers = {"Range": f"bytes={size}-", "If-Range": f'"{wanted.model_sha256}"'} if size else {}
-    with connection.stream("GET", f"/v1/models/{wanted.version}", headers=headers) as response:
-        if response.status_code != HTTPStatus.PARTIAL_CONTENT:
-            size = 0
-        elif not response.headers.get("Content-Range", "").startswith(f"bytes {size}-"):
-            partial.unlink()
-            raise UnreachableError(f"the server sent another part of version {wanted.version} than requested")
-        _check_size(wanted, size + int(response.headers.get("Content-Length", 0)))
-        with partial.open("ab" if size else "wb") as file:
-            for block in response.iter_raw():
-                _check_size(wanted, size := size + len(block))
-                file.write(block)
+    size, etag = _size(partial), f'"{wanted.model_sha256}"'
+    part = {"Range": f"bytes={size}-"} if size else {}
+    headers = {**part, "Offbeat-Supports": ", ".join(filter(None, (connection.supports, "redirects")))}
+    if size:
+        headers["If-Range"] = etag
+    with connection.stream("GET", f"/v1/models/{wanted.version}", headers=headers, redirect=etag) as response:
+        if response.status_code != HTTPStatus.TEMPORARY_REDIRECT:
+            _receive(response, wanted, partial, size)
+            return
+        url = response.headers.get("Location", "")
+    # Without If-Range: what the store has under a name never changes, and has an ETag of the store's.
+    with connection.stream_elsewhere(url, part) as response:
+        _receive(response, wanted, partial, size)
+
+
+def _receive(response: httpx.Response, wanted: Wanted, partial: Path, size: int) -> None:
+    """Write a file, or what follows its first ``size`` bytes."""
+    if response.status_code != HTTPStatus.PARTIAL_CONTENT:
+        size = 0
+    elif not response.headers.get("Content-Range", "").startswith(f"bytes {size}-"):
+        partial.unlink()
+        raise UnreachableError(f"the server sent another part of version {wanted.version} than requested")
+    _check_size(wanted, size + int(response.headers.get("Content-Length", 0)))
+    with partial.open("ab" if size else "wb") as file:
+        for block in response.iter_raw():
+            _check_size(wanted, size := size + len(block))
+            file.write(block)
 
 
 def _check_size(wanted: Wanted, size: int) -> None:

@@ -4,6 +4,7 @@ from offbeat_core.messages import PROTOCOL
 
 from offbeat.algorithms.components import Algorithm, LocalPlan
 from offbeat.coordinator import Coordinator
+from offbeat.service.internal.questions import supported
 
 _REMEDIES = {
     "corrects_gradients": (
@@ -13,11 +14,6 @@ _REMEDIES = {
     "keeps_regulariser": "lets clients keep a regulariser: let the client do so, and send keeps_regulariser, too",
     "needs_loss": "needs each visit's mean training loss: let the client send it",
 }
-
-
-def supported(supports: str | None) -> set[str]:
-    """Return the names in a client's header ``Offbeat-Supports``; None: no header."""
-    return {name.strip() for name in (supports or "").split(",")}
 
 
 def other_protocol(protocol: str | None) -> str | None:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from offbeat.client_metrics import ClientResult
 from offbeat.coordinator import Receipt, Unknown
-from offbeat.service.engine.client_support import lacks, supported
+from offbeat.service.engine.client_support import lacks
 from offbeat.service.engine.operations import Operations
 from offbeat.service.engine.update_checks import UpdateChecks
 from offbeat.service.engine.update_intake import UpdateIntake
@@ -87,7 +87,7 @@ class Leader:
     def _hear(self, client: int, asked: questions.CheckIn | questions.HandIn) -> str | None:
         """Note that a client is there; return what it lacks for the run's visits, or None."""
         if self._engine.client_evaluations is not None:
-            self._engine.client_evaluations.hear(client, can_evaluate="evaluate" in supported(asked.supports))
+            self._engine.client_evaluations.hear(client, can_evaluate="evaluate" in questions.supported(asked.supports))
         is_masked = self._engine.shares is not None
         return lacks(self._engine.coordinator, asked.protocol, asked.supports, is_masked=is_masked)
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from offbeat.service.front.request_rate import RequestRate
 from offbeat.service.internal.answers import BodyCheck, DownloadPermission
 from offbeat.service.internal.leader_channel import Unsent
-from offbeat.service.internal.questions import CheckIn, HandIn, MayUpload, Offer, Question
+from offbeat.service.internal.questions import CheckIn, Download, HandIn, MayUpload, Offer, Question, supported
 from offbeat.service.refusal import Refusal
 from offbeat.service.store.shared_files import SharedFiles
 from offbeat.service.updates.body_file import FindEntries
@@ -94,6 +94,7 @@ class Front:
         disk_refusal: Converts an error of the disk.
         shared: Where other servers find large bodies; None if there are none.
         is_elsewhere: Whether the leader does not have the files of ``uploads``.
+        is_presigned: Whether clients that can do so download models from the store of ``shared``.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class Front:
         shared: SharedFiles | None = None,
         *,
         is_elsewhere: bool = False,
+        is_presigned: bool = False,
     ) -> None:
         self.leader = leader
         self.uploads = uploads
@@ -113,6 +115,7 @@ class Front:
         self.disk_refusal = disk_refusal
         self._shared = shared
         self.is_elsewhere = is_elsewhere
+        self._presigning = shared if is_presigned else None
         self._models = models
         self._checks: OrderedDict[str, tuple[int, BodyCheck]] = OrderedDict()  # by token, of its last visit
         self._usual_check: BodyCheck | None = None
@@ -135,6 +138,23 @@ class Front:
             answer = await self.ask(caller, question.model_copy(update={"waits": False}))
         self._remember(caller, answer.checked_in, answer.check)
         return answer.checked_in
+
+    async def permit_download(
+        self, caller: Caller, version: int, known: str | None
+    ) -> tuple[DownloadPermission, str | None]:
+        """Return a version for a client, and its URL in the store.
+
+        The URL is None if this front is to send the version.
+        """
+        store = self._presigning if "redirects" in supported(caller.supports) else None
+        is_elsewhere = self.is_elsewhere or store is not None
+        found = await self.ask(
+            caller, Download(token=caller.token, version=version, known=known, is_elsewhere=is_elsewhere)
+        )
+        try:
+            return found, store and await store.model_url(found.version, found.sha256)
+        except OSError as error:
+            raise self.disk_refusal(error) from None
 
     async def model(self, found: DownloadPermission) -> Path:
         """Return the file of a version; ``Refusal`` if it is gone or cannot be reached."""

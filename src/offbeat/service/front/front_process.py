@@ -44,6 +44,7 @@ class FrontSettings:
     folder: Path  # of this front alone
     store: Path | None = None  # the leader's folder, if that is on this machine
     blobs: str | None = None  # the URL of shared blobs; None if there are none
+    is_presigned: bool = False  # whether clients download models from there
     leaders: Sequence[Address]  # where servers that may lead listen for fronts
     internal: Certificates | None = None  # for leaders on other machines
     certificates: Certificates | None = None  # for clients; None for plain HTTP
@@ -134,6 +135,7 @@ def _front(settings: FrontSettings, leader: LeaderConnection, failed: Callable[[
         Disk(settings.folder / "reserve", failed).refusal,
         shared,
         is_elsewhere=store is None,
+        is_presigned=settings.is_presigned,
     )
 
 

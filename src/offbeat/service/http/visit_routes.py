@@ -134,12 +134,15 @@ def _add_download_routes(app: FastAPI, front: Front) -> None:
         return RedirectResponse(f"/v1/models/{found.version}")
 
     @app.get("/v1/models/{version}", response_class=FileResponse, response_model=None)
-    async def model(client: Client, version: Number, if_none_match: Text = None) -> Response:
+    async def model(
+        client: Client, version: Number, if_none_match: Text = None, offbeat_supports: Text = None
+    ) -> Response:
         """Download a version of the model."""
-        question = Download(token=client.token, version=version, known=if_none_match, is_elsewhere=front.is_elsewhere)
-        found = await front.ask(client, question)
+        found, url = await front.permit_download(client, version, if_none_match)
         if if_none_match == (etag := f'"{found.sha256}"'):
             return Response(status_code=304, headers={"ETag": etag})
+        if url is not None:
+            return RedirectResponse(url, headers={"ETag": etag, "Cache-Control": "no-store"})
         return ModelResponse(await front.model(found), found.sha256, {"Cache-Control": "private, no-cache"})
 
     @app.get("/v1/admin/model", response_class=FileResponse)

@@ -200,3 +200,8 @@ AnyQuestion = Annotated[
 def weight(question: Question[Any]) -> int:
     """Return about how many bytes a question takes at the leader until it is answered."""
     return question.least_weight + (len(question.body) if isinstance(question, WithBody) else 0)
+
+
+def supported(supports: str | None) -> set[str]:
+    """Return the names in a client's header ``Offbeat-Supports``; None: no header."""
+    return {name.strip() for name in (supports or "").split(",")}

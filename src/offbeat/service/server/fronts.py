@@ -129,6 +129,7 @@ class Fronts:
             folder=settings.folder / "fronts" / str(number),
             store=settings.folder,
             blobs=settings.store and settings.store.blobs,
+            is_presigned=settings.store is not None and settings.store.presigned,
             leaders=[leader],
             certificates=settings.certificates,
             requests_a_second=settings.service.requests_a_second,

@@ -155,6 +155,7 @@ async def _serve(
         partial(_model_file, engine.models),
         engine.disk.refusal,
         engine.shared,
+        is_presigned=settings.store is not None and settings.store.presigned,
     )
     app = make_app(service, front, connections, viewers)
     fronts = Fronts(service, leader, app, settings, listener)

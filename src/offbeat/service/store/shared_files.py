@@ -27,6 +27,8 @@ from offbeat.service.blobs.blobs import (
 from offbeat.service.log.log import Change
 from offbeat.service.store.disk import UnreachableFilesError
 
+_URL_SECONDS = 3600
+
 OWNER = "checkpoint"
 """The owner of the log's rows that name checkpoints."""
 
@@ -95,6 +97,14 @@ class SharedFiles:
             raise FileNotFoundError(name) from None
         except (BlobsUnavailableError, BrokenBlobError) as error:
             raise UnreachableFilesError(f"{self.blobs}: {error}") from error
+
+    async def model_url(self, version: int, sha256: str) -> str | None:
+        """Return a URL at which anybody can read a version for an hour.
+
+        It is None if the store has no such URLs.
+        """
+        with _errors(self.blobs):
+            return await self.blobs.url(self._name(model_name(version, sha256)), _URL_SECONDS)
 
     async def names(self) -> AsyncIterator[str]:
         """Yield the names of all files of the run."""
