@@ -7,15 +7,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-_SECTION = "Algorithms"
+_TAB, _SECTION = "Algorithms", "One by one"
 
 
 def on_config(config: Any) -> Any:
     """Fill the section of the navigation; MkDocs calls it."""
-    for entry in config.nav:
-        if _SECTION in entry:
-            pages = [f"algorithms/{page}" for page in _pages(Path(config.docs_dir) / "algorithms")]
-            entry[_SECTION] = [*entry[_SECTION], *pages]
+    (tab,) = (entry[_TAB] for entry in config.nav if _TAB in entry)
+    (section,) = (entry for entry in tab if _SECTION in entry)
+    section[_SECTION] = [f"algorithms/{page}" for page in _pages(Path(config.docs_dir) / "algorithms")]
     return config
 
 

@@ -26,7 +26,16 @@ _BEGINNING = [("assign", 0, 0), ("arrive", 0, 0), ("arrive", 0, 1)]
 
 
 class AlgorithmError(AssertionError):
-    """A fault of an algorithm, in one line."""
+    """A fault of an algorithm, in one line.
+
+    Examples:
+        >>> class Forgetful(FedBuff):
+        ...     def weigh(self, update):
+        ...         pass  # returns None
+        >>> check_algorithm(Forgetful)
+        Traceback (most recent call last):
+        offbeat.testing.AlgorithmError: Forgetful: weigh must return a finite number of at least 0, it returned ...
+    """
 
 
 def check_algorithm(
@@ -58,6 +67,9 @@ def check_algorithm(
 
     Raises:
         AlgorithmError: The algorithm has a fault; one line names it.
+
+    Examples:
+        >>> check_algorithm(lambda: FedBuff(buffer_size=3, concurrency=6), scripts=2)
     """
     try:
         algorithm = attempt("the factory", factory)

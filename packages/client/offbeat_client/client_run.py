@@ -53,6 +53,13 @@ def run_client(
     Raises:
         OffbeatError: The server refuses the client or cannot be reached, the client's code fails, its memory is lost,
             or the folder cannot be used.
+
+    Examples:
+        >>> def make_client(client):
+        ...     return Hospital(client)  # yours, see ``Client``
+        >>> counted = offbeat_client.run_client(
+        ...     "https://host:8443", make_client, Path("aachen"), enrolment_token=token, ca=Path("ca.pem")
+        ... )  # doctest: +SKIP
     """
     with ClientFolder(folder) as home, Connection(url, ca=ca, backoff=backoff) as connection:
         try:
@@ -94,6 +101,13 @@ def run(
 
     ``fit(model, visit)`` maps numpy arrays by parameter name and a ``Visit`` to the trained arrays and the number of
     examples. For the rest see ``run_client``.
+
+    Examples:
+        >>> def fit(model, visit):
+        ...     for _ in range(visit.plan.steps):
+        ...         model["weight"] -= visit.plan.lr * gradient(model)  # yours
+        ...     return model, 80
+        >>> offbeat_client.run("https://host:8443", fit, enrolment_token=token, ca="ca.pem")  # doctest: +SKIP
     """
     return run_client(
         url,

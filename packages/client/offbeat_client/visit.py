@@ -38,6 +38,14 @@ class Visit(Generic[Array]):
         offset: The offset by parameter name; a copy that may be changed in place. None for no offset.
         state: What the client returned as ``state`` with its last counted update; None if there is none.
         urgent: Set once the server wants the update early: return it after the current step. Optional.
+
+    Examples:
+        >>> visit = Visit(
+        ...     client=4, number=0, version=12, since=None, payload="delta", length=650, seed=1,
+        ...     plan=LocalPlan(steps=5, batch_size=10, lr=0.1),
+        ... )
+        >>> visit.plan.steps
+        5
     """
 
     client: int
@@ -87,6 +95,9 @@ class Fitted(Generic[Array]):
         loss: The mean training loss over these steps; uploaded only where the visit says ``needs_loss``.
         state: What the client wants to have again as ``visit.state``, once this update has counted; it stays in the
             client's folder. None keeps the state as it is.
+
+    Examples:
+        >>> fitted = Fitted({"weight": np.zeros((10, 64))}, examples=80, loss=0.31)
     """
 
     model: Mapping[str, Array]
@@ -98,11 +109,22 @@ class Fitted(Generic[Array]):
 
 
 Fit = Callable[[dict[str, Array], Visit[Array]], Fitted[Array] | tuple[Mapping[str, Array], int]]
-"""Maps a model by parameter name and a visit to a training result; a plain (model, examples) is enough."""
+"""Maps a model by parameter name and a visit to a training result; a plain (model, examples) is enough.
+
+Examples:
+    >>> def fit(model, visit):
+    ...     model["bias"] -= visit.plan.lr
+    ...     return model, 80
+"""
 
 
 Evaluate = Callable[[dict[str, Array]], tuple[Mapping[str, float], int]]
-"""Maps a model by parameter name to (metrics by name, number of held-out examples)."""
+"""Maps a model by parameter name to (metrics by name, number of held-out examples).
+
+Examples:
+    >>> def evaluate(model):
+    ...     return {"accuracy": 0.9, "recall": 0.85}, 20
+"""
 
 
 class Client(Protocol[Array]):
@@ -118,6 +140,18 @@ class Client(Protocol[Array]):
 
     Where the algorithm plans by speed, ``fit`` is called twice before the first visit, with a plan of one step: it is
     timed, and its result is discarded.
+
+    Examples:
+        >>> class Hospital:
+        ...     examples = 80
+        ...
+        ...     def fit(self, model, visit):
+        ...         for _ in range(visit.plan.steps):
+        ...             model["weight"] -= visit.plan.lr * gradient(model)  # yours
+        ...         return model, self.examples
+        ...
+        ...     def evaluate(self, model):
+        ...         return {"accuracy": 0.9}, 20
     """
 
     @abstractmethod

@@ -7,7 +7,15 @@ from contextvars import ContextVar
 
 
 class OffbeatError(Exception):
-    """An error that the user can fix; one line says what is wrong and what to do."""
+    """An error that the user can fix; one line says what is wrong and what to do.
+
+    Examples:
+        >>> try:
+        ...     offbeat.write_report([], "report")
+        ... except offbeat.OffbeatError as error:
+        ...     print(error)
+        there is no history to report on
+    """
 
     @property
     def lines(self) -> tuple[str, ...]:

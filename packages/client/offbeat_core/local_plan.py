@@ -64,6 +64,9 @@ class Compression:
     Attributes:
         name: For instance ``top_k``.
         parameters: The compressor's parameters, for instance ``(("share", 0.01),)``.
+
+    Examples:
+        >>> plan = LocalPlan(steps=5, batch_size=10, lr=0.1, compression=Compression("top_k", (("share", 0.01),)))
     """
 
     name: str
@@ -97,6 +100,10 @@ class LocalPlan:
 
     Raises:
         ValueError: A value is out of range.
+
+    Examples:
+        >>> LocalPlan(steps=5, batch_size=10, lr=0.1, momentum=0.9).path
+        0.5
     """
 
     steps: int

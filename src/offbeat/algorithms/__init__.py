@@ -33,7 +33,12 @@ from offbeat.algorithms.scaffold import SCAFFOLD
 from offbeat.algorithms.sequential_sgd import SequentialSGD
 
 ALGORITHMS = Registry(sys.modules[__name__])
-"""All algorithms by name: the modules of this package, and other packages' entry points."""
+"""All algorithms by name: the modules of this package, and other packages' entry points.
+
+Examples:
+    >>> ALGORITHMS["fedbuff"](buffer_size=5).buffer_size
+    5
+"""
 
 __all__ = [
     "ACE",

@@ -33,6 +33,11 @@ class ACE(Algorithm):
         concurrency: Clients at work at the same time, ≥ 1.
         weighting: ``examples`` (p_i by the data weights that ``start`` is given) or ``uniform`` (the paper's 1/N).
         server_keeps_updates: The server keeps every client's latest update, O(Nd), for clients that lose theirs.
+
+    Examples:
+        >>> history = offbeat.simulate(model, "digits", ACE(server_lr=0.5, concurrency=10), **world)
+        >>> int(history.version.iloc[-1])  # each makes a version
+        20
     """
 
     name = "ace"

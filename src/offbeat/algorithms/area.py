@@ -30,6 +30,11 @@ class AREA(Algorithm):
         buffer_size: Models that make a version, K ≥ 1; the paper's Δ.
         concurrency: Clients at work at the same time, ≥ 1; all N in the paper.
         weighting: ``examples`` (p_i by the data weights that ``start`` is given) or ``uniform`` (1/N).
+
+    Examples:
+        >>> history = offbeat.simulate(model, "digits", AREA(buffer_size=4, concurrency=10), **world)
+        >>> int(history.version.iloc[-1])  # 4 a version
+        5
     """
 
     name = "area"

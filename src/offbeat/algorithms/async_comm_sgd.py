@@ -48,6 +48,11 @@ class AsyncCommSGD(Algorithm[Periodic]):
         weighting: ``examples`` (p_i by the data weights that ``start`` is given) or ``uniform`` (the paper's 1/N).
         server_lr: Step size on the average, > 0; the paper's is 1.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
+
+    Examples:
+        >>> history = offbeat.simulate(model, "digits", AsyncCommSGD(period=5.0), **world)
+        >>> int(history.version.iloc[-1])
+        4
     """
 
     name = "async_comm_sgd"

@@ -35,6 +35,11 @@ class CA2FL(Algorithm):
         concurrency: Clients at work at the same time, ≥ 1.
         weighting: ``examples`` (p_i by the data weights that ``start`` is given) or ``uniform`` (the paper's 1/N).
         server_keeps_updates: The server keeps every client's latest update, O(Nd), for clients that lose theirs.
+
+    Examples:
+        >>> history = offbeat.simulate(model, "digits", CA2FL(buffer_size=4, concurrency=10), **world)
+        >>> int(history.version.iloc[-1])  # 4 a version
+        5
     """
 
     name = "ca2fl"

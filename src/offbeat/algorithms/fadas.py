@@ -33,6 +33,11 @@ class FADAS(Algorithm):
         delay_bound: τ_c ≥ 1, in versions; None for η_t = η throughout.
         variant: ``code`` or ``paper``.
         concurrency: Clients at work at the same time, ≥ 1.
+
+    Examples:
+        >>> history = offbeat.simulate(model, "digits", FADAS(buffer_size=4, server_lr=0.01), **world)
+        >>> int(history.version.iloc[-1])  # 4 a version
+        5
     """
 
     name = "fadas"

@@ -27,6 +27,11 @@ class FedAsync(Algorithm):
         mixing_alpha: α, 0 < α ≤ 1.
         staleness: The weight s(τ).
         concurrency: Clients at work at the same time, ≥ 1.
+
+    Examples:
+        >>> history = offbeat.simulate(model, "digits", FedAsync(mixing_alpha=0.4, concurrency=5), **world)
+        >>> int(history.version.iloc[-1])  # each makes a version
+        20
     """
 
     name = "fedasync"

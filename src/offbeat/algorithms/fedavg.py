@@ -36,6 +36,11 @@ class FedAvg(Algorithm):
         weighting: ``examples`` (p_i ∝ n_i) or ``uniform``.
         over_selection: r, 1 ≤ r ≤ 1000; 1.3 assigns 30 % more clients than the round waits for.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
+
+    Examples:
+        >>> history = offbeat.simulate(model, "digits", FedAvg(cohort=5, over_selection=1.4), **world)
+        >>> int(history.version.iloc[-1])  # 5 a round, the first of 7
+        4
     """
 
     name = "fedavg"

@@ -33,6 +33,11 @@ class FedBuff(Algorithm):
         staleness: The weight s(τ).
         concurrency: Clients at work at the same time, ≥ 1.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
+
+    Examples:
+        >>> history = offbeat.simulate(model, "digits", FedBuff(buffer_size=4, concurrency=10), **world)
+        >>> int(history.version.iloc[-1])  # 4 a version
+        5
     """
 
     name = "fedbuff"

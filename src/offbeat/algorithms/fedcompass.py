@@ -51,6 +51,11 @@ class FedCompass(Algorithm[ArrivalGroups]):
         server_lr: Step size on the weighted sum of the deltas, > 0.
         staleness: Weight s(τ) of an update that is τ versions old at the aggregation.
         weighting: ``examples`` (p_i by the data weights that ``start`` is given) or ``uniform`` (1/N).
+
+    Examples:
+        >>> history = offbeat.simulate(model, "digits", FedCompass(steps=(2, 10)), **world)
+        >>> int(history.version.iloc[-1])
+        20
     """
 
     name = "fedcompass"

@@ -33,6 +33,11 @@ class FedDyn(Algorithm):
         cohort: Updates a round, m ≥ 1.
         alpha: α > 0, with lr · α < 2.
         over_selection: r, 1 ≤ r ≤ 1000; 1.3 assigns 30 % more clients than the round waits for.
+
+    Examples:
+        >>> history = offbeat.simulate(model, "digits", FedDyn(cohort=5, alpha=0.1), **world)
+        >>> int(history.version.iloc[-1])  # 5 a round
+        4
     """
 
     name = "feddyn"

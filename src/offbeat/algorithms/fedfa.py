@@ -65,6 +65,11 @@ class FedFa(Algorithm):
 
     Raises:
         ValueError: A hyper-parameter is out of range, or does not go with params.
+
+    Examples:
+        >>> history = offbeat.simulate(model, "digits", FedFa(window=5, server_lr=0.2), **world)
+        >>> int(history.version.iloc[-1])  # each, from the fifth on
+        16
     """
 
     name = "fedfa"

@@ -38,6 +38,11 @@ class FedLaAvg(Algorithm):
         weighting: ``examples`` (p_i by the data weights that ``start`` is given) or ``uniform`` (1/N).
         server_keeps_updates: The server keeps every client's latest update, O(Nd), for clients that lose theirs.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
+
+    Examples:
+        >>> history = offbeat.simulate(model, "digits", FedLaAvg(cohort=5), **world)
+        >>> int(history.version.iloc[-1])  # 5 a round
+        4
     """
 
     name = "fedlaavg"

@@ -60,6 +60,11 @@ class FedLuck(Algorithm):
         weighting: ``uniform`` (the mean as above) or ``examples`` (weighted by the clients' examples).
         normalise: Divide each update by its a_i.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
+
+    Examples:
+        >>> history = offbeat.simulate(model, "digits", FedLuck(period=2.0, steps=(1, 10)), **world | {"updates": 60})
+        >>> int(history.version.iloc[-1])  # one every two seconds
+        2
     """
 
     name = "fedluck"

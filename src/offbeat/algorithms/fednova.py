@@ -42,6 +42,11 @@ class FedNova(Algorithm):
         server_lr: Step size on the averaged delta, > 0.
         over_selection: r, 1 ≤ r ≤ 1000; 1.3 assigns 30 % more clients than the round waits for.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
+
+    Examples:
+        >>> history = offbeat.simulate(model, "digits", FedNova(cohort=5), **world)
+        >>> int(history.version.iloc[-1])  # 5 a round
+        4
     """
 
     name = "fednova"

@@ -37,6 +37,11 @@ class MIFA(Algorithm):
         weighting: ``examples`` (p_i by the data weights that ``start`` is given) or ``uniform`` (the paper's 1/N).
         server_keeps_updates: The server keeps every client's latest update, O(Nd), for clients that lose theirs.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
+
+    Examples:
+        >>> history = offbeat.simulate(model, "digits", MIFA(server_lr=0.5), **world)
+        >>> int(history.version.iloc[-1])  # all 20 clients are available
+        1
     """
 
     name = "mifa"

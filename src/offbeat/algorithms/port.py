@@ -44,6 +44,11 @@ class Port(Algorithm):
         server_lr: Step size on the weighted mean of the deltas, > 0.
         concurrency: Clients at work at the same time, ≥ ``min_clients``.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
+
+    Examples:
+        >>> history = offbeat.simulate(model, "digits", Port(min_clients=4, staleness_bound=3), **world)
+        >>> int(history.version.iloc[-1])  # at least 4 a version
+        5
     """
 
     name = "port"

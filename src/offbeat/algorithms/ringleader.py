@@ -31,6 +31,11 @@ class RingleaderASGD(Algorithm):
         server_lr: Step size on the average, > 0.
         concurrency: Clients at work at the same time, ≥ 1; all N in the paper.
         weighting: ``examples`` (p_i by the data weights that ``start`` is given) or ``uniform`` (the paper's 1/N).
+
+    Examples:
+        >>> history = offbeat.simulate(model, "digits", RingleaderASGD(server_lr=0.2), **world)
+        >>> int(history.version.iloc[-1])  # once each of the 20 clients has sent one
+        1
     """
 
     name = "ringleader"

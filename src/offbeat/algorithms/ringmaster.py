@@ -21,6 +21,11 @@ class RingmasterASGD(Algorithm):
         server_lr: Step size on a delta, > 0.
         stops: Stop clients whose update is too old; else they finish, and their update is unused.
         concurrency: Clients at work at the same time, ≥ 1.
+
+    Examples:
+        >>> history = offbeat.simulate(model, "digits", RingmasterASGD(delay_bound=4), **world)
+        >>> int(history.version.iloc[-1])  # each makes a version, unless it is too old
+        20
     """
 
     name = "ringmaster"

@@ -35,6 +35,11 @@ class SCAFFOLD(Algorithm):
         server_lr: Step size on the averaged delta, > 0.
         over_selection: r, 1 ≤ r ≤ 1000; 1.3 assigns 30 % more clients than the round waits for.
         server_optimizer: Takes the step instead of plain subtraction; None for plain.
+
+    Examples:
+        >>> history = offbeat.simulate(model, "digits", SCAFFOLD(cohort=5), **world)
+        >>> int(history.version.iloc[-1])  # 5 a round
+        4
     """
 
     name = "scaffold"

@@ -19,6 +19,11 @@ class SequentialSGD(Algorithm):
 
     Args:
         cohort: Clients whose steps a round is made of, m ≥ 1.
+
+    Examples:
+        >>> history = offbeat.simulate(model, "digits", SequentialSGD(cohort=1), **world)
+        >>> int(history.version.iloc[-1])  # one at a time
+        20
     """
 
     name = "sequential_sgd"

@@ -27,6 +27,16 @@ class History(DataFrame):
         algorithm: The algorithm after the run.
         events: A table with a row for each visit that ended, as ``events.parquet``.
         record: The run as it was, for reports; changes of the table do not change it.
+
+    Examples:
+        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+        >>> world = {"population": 20, "local": {"steps": 5, "batch_size": 10, "lr": 0.1}, "progress": False}
+        >>> history = offbeat.simulate(model, "digits", "fedavg", updates=20, evaluate_every_versions=1, **world)
+        >>> history[["version", "counted"]].iloc[-1].tolist()
+        [2, 20]
+        >>> history.events.columns[:3].tolist()
+        ['client', 'visit', 'version']
+        >>> path = history.report("report")
     """
 
     # pandas takes these for attributes, not for columns.
@@ -81,6 +91,15 @@ def write_report(histories: Histories, folder: str | Path) -> Path:
 
     Raises:
         OffbeatError: There is nothing to compare, or two histories of one name do not belong together.
+
+    Examples:
+        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+        >>> world = {"population": 20, "local": {"steps": 5, "batch_size": 10, "lr": 0.1}, "progress": False}
+        >>> histories = [
+        ...     offbeat.simulate(model, "digits", name, updates=20, evaluate_every_versions=1, **world)
+        ...     for name in ("fedavg", "fedbuff")
+        ... ]
+        >>> path = offbeat.write_report(histories, "report")
     """
     # Imported here, because matplotlib takes long to import.
     from offbeat.report.collect import collect

@@ -150,6 +150,16 @@ def simulate(
 
     Raises:
         OffbeatError: An argument is wrong, or two do not fit together; the message is one line.
+
+    Examples:
+        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+        >>> local = {"steps": 5, "batch_size": 10, "lr": 0.1}
+        >>> history = offbeat.simulate(
+        ...     model, "digits", "fedbuff", population=20, local=local, updates=20, evaluate_every_versions=1
+        ... )
+        fedbuff, seed 1: ... % after 20 updates
+        >>> int(history.counted.iloc[-1])
+        20
     """
     began = time.monotonic()
     label = label_of(algorithm)

@@ -30,6 +30,12 @@ class Dataset:
         classes: Number of classes; None where the labels are targets, such as one for each token or pixel.
         tokens: Number of tokens, where inputs are token numbers 0 … tokens − 1.
         users: The user 0 … U − 1 of each training example, int64 ``(n,)``, where it is known.
+
+    Examples:
+        >>> inputs, labels = np.zeros((30, 4), np.float32), np.arange(30) % 3
+        >>> data = Dataset("mine", inputs, labels, inputs[:9], labels[:9], classes=3)
+        >>> data.input_shape
+        (4,)
     """
 
     name: str

@@ -125,6 +125,13 @@ def run_on_grid(
     Raises:
         OffbeatError: The algorithm needs what apps cannot do, the settings do not go together, or the folder cannot be
             used.
+
+    Examples:
+        >>> @app.main()
+        ... def main(grid, context):
+        ...     plan = LocalPlan(steps=18, batch_size=10, lr=0.05)
+        ...     algorithm = FedBuff(buffer_size=3, concurrency=6)
+        ...     state = run_on_grid(grid, algorithm, Net(), plan, clients=10, versions=20)
     """
     _refuse_unsupported(algorithm, plan)
     arrays = ModelArrays(model)

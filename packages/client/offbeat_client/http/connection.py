@@ -34,6 +34,9 @@ class Backoff:
         largest_seconds: The longest wait of all.
         attempts: Largest number of attempts in a row without progress; None for any number, since a client cannot know
             how long the server stays offline.
+
+    Examples:
+        >>> backoff = Backoff(largest_seconds=300.0, attempts=20)  # waits less than an hour in all
     """
 
     first_seconds: float = 1.0

@@ -57,6 +57,20 @@ class Algorithm(Hooks[Schedule_co]):
 
     **How it works.** The schedule says when the buffer may close (``_close``). Then the version moves at once, and the
     step to the new model is kept until the model is read (``_make_version``).
+
+    Examples:
+        >>> from offbeat.algorithms.components import Continuous, Sum
+        >>> class Plain(Algorithm):
+        ...     name = "plain"
+        ...     server_lr: float = 1.0
+        ...
+        ...     def compose(self):
+        ...         self.schedule, self.buffer = Continuous(concurrency=10), Sum()
+        ...
+        ...     def next_model(self, model, closed):
+        ...         return model - self.server_lr * closed.total()
+        >>> Plain(server_lr=0.5).server_lr
+        0.5
     """
 
     _sealed: Sequence[ClosedBuffer] = ()

@@ -14,7 +14,14 @@ class UpdateRefusedError(ValueError):
 
 
 class Promise(Protocol):
-    """A vector that is computed when it is first needed."""
+    """A vector that is computed when it is first needed.
+
+    Examples:
+        >>> class Later:
+        ...     def resolve(self):
+        ...         return torch.zeros(2)
+        >>> update = Update(client=0, version=0, vector=Later(), examples=80, steps=5, normaliser=5.0)
+    """
 
     def resolve(self) -> Tensor:
         """Return the vector, float32 ``(d,)``."""
@@ -62,6 +69,13 @@ class Update(NamedTuple):
         loss: The visit's mean training loss; only where the algorithm says ``needs_loss``.
         plan: The plan of the client's assignment.
         share: The sealed seed of the mask on the vector, which is int32 then; None for a vector in the clear.
+
+    Examples:
+        >>> update = Update(
+        ...     client=0, version=3, vector=torch.tensor([0.5, -1.0]), examples=80, steps=5, normaliser=5.0
+        ... )
+        >>> update.vector.norm() < 2
+        tensor(True)
     """
 
     client: int
@@ -91,6 +105,11 @@ def check_vector(vector: Tensor, length: int, max_norm: float | None = None) -> 
 
     Raises:
         ValueError: Wrong type or length, NaN, infinity, or too large a norm.
+
+    Examples:
+        >>> check_vector(torch.tensor([3.0, 4.0]), length=2, max_norm=1.0)
+        Traceback (most recent call last):
+        ValueError: the vector's norm is 5, allowed is at most 1
     """
     check_shape(vector, length)
     norm = math.sqrt(vector.dot(vector).item())

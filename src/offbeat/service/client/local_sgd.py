@@ -50,6 +50,12 @@ class LocalSGD:
 
     Raises:
         OffbeatError: The module cannot be trained this way, or the numbers of inputs and labels differ.
+
+    Examples:
+        >>> inputs, labels = torch.randn(80, 64), torch.arange(80) % 10
+        >>> client = LocalSGD(nn.Linear(64, 10), "cross_entropy", (inputs, labels), held_out=(inputs[:20], labels[:20]))
+        >>> client.examples
+        80
     """
 
     corrects_gradients = True

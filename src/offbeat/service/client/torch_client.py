@@ -33,6 +33,11 @@ def run_client(
 
     Models and offsets are float32 on the CPU, and ``fit`` may return tensors of any type on any device. For the rest
     see ``offbeat_client.run_client``.
+
+    Examples:
+        >>> def make_client(client):
+        ...     return LocalSGD(module, "cross_entropy", (inputs[client], labels[client]))
+        >>> run_client("https://host:8443", make_client, Path("aachen"), enrolment_token=token)  # doctest: +SKIP
     """
     return client_run.run_client(
         url,

@@ -66,7 +66,13 @@ class Weight:
 
 
 DOES_NOT_COUNT: Final = Weight(0.0)
-"""What ``weigh`` returns for an update that is received but does not count."""
+"""What ``weigh`` returns for an update that is received but does not count.
+
+Examples:
+    >>> class OnlyFresh(FedBuff):
+    ...     def weigh(self, update):
+    ...         return DOES_NOT_COUNT if self.age(update) > 5 else 1.0
+"""
 
 
 class Entry:
