@@ -13,9 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
+from offbeat.report.available_share import available_share
 from offbeat.report.curves import MeanCurve, cost_axis, mean_curve, measure_title, seed_curve
 from offbeat.report.metrics import Measure, main_measure
-from offbeat.report.plot_style import GREY, STYLE, WIDTH, line_styles, matplotlib_dashes, tidy, title
+from offbeat.report.plot_style import GREY, INK, STYLE, WIDTH, line_styles, matplotlib_dashes, tidy, title
 from offbeat.report.staleness_bins import staleness_bins
 from offbeat.runs.directory import Run
 from offbeat.runs.settings import by_label
@@ -94,9 +95,13 @@ def curves(over: str, runs: Sequence[Run], target: float | None, measure: Measur
             end = _End(float(curve.xs[known[-1]]), float(curve.mean[known[-1]]), label, colour)
             axes.plot(end.x, end.y, "o", color=colour, markersize=4.5, clip_on=False)
             ends.append(end)
+    available = available_share(runs, axis.unit * axis.end) if over == "seconds" else None
+    if available:
+        for begin, end, share in zip(available.edges, available.edges[1:], available.shares, strict=False):
+            axes.axvspan(begin / axis.unit, end / axis.unit, color=INK, alpha=0.13 * share, linewidth=0, zorder=0)
     axes.set_title(_note([len(group) for group in groups.values()]), loc="right", color=GREY)
     axes.set_xlim(0, axis.end or 1)
-    axes.set_xlabel(axis.title)
+    axes.set_xlabel(f"{axis.title}; grey: clients are available" if available else axis.title)
     axes.set_ylabel(measure_title(measure))
     if measure.is_share:
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g} %"))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offbeat.client_metrics import STATISTICS, column
+from offbeat.report.available_share import available_share
 from offbeat.report.curves import CostAxis, Curve, cost_axis, mean_curve, measure_title, seed_curve
 from offbeat.report.metrics import Measure, cost, measures_of
 from offbeat.runs.directory import Run
@@ -52,8 +53,14 @@ def curve_data(runs: Sequence[Run], target: float | None) -> dict[str, Any]:
             for over, axis in axes.items()
             if (mean := _mean(place, group, over, axis, measures, most))
         ],
+        "available": _available(runs, axes["seconds"]),
         "note": f"Drawn: at most {most:,} of up to {longest:,} evaluations of a run." if longest > most else "",
     }
+
+
+def _available(runs: Sequence[Run], axis: CostAxis) -> dict[str, Any] | None:
+    found = available_share(runs, axis.unit * axis.end)
+    return found and {"edges": short(found.edges / axis.unit), "shares": short(100 * found.shares)}
 
 
 def spends_privacy(run: Run) -> bool:

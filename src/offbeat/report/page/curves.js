@@ -69,10 +69,15 @@ function mainChart() {
       `${measure.title[0].toUpperCase()}${measure.title.slice(1)} over ${axis.name}`;
     return {
       title: measure.title, axis: axis.title, x: x(), y: y(), share: measure.share, target: measure.target,
-      heading: "At the end:",
+      heading: "At the end:", available: over() === "seconds" ? CURVES.available : null,
       curves: curvesOf(over(), measure.key, lines(), +range.value),
     };
   });
+  if (CURVES.available) {
+    const {shares} = CURVES.available;
+    place.append(element("p", {class: "note"},
+      `Over virtual time the background is darker the more clients are available: ${Math.min(...shares)} to ${Math.max(...shares)} %.`));
+  }
   if (CURVES.note) place.append(element("p", {class: "note"}, CURVES.note));
 }
 

@@ -39,7 +39,8 @@ function sample(place) {
 
 class LineChart {
   // view() returns {title, axis, x, y, share, target, heading, curves}: x and y are "linear" or "log"; a curve has
-  // label, x, y and may have low, high, reach, width, note. Curves of one label are toggled together.
+  // label, x, y and may have low, high, reach, width, note. Curves of one label are toggled together. It may have
+  // available: edges and shares (%) of intervals of x, which the background shows.
   constructor(place, view) {
     this.view = view;
     this.hidden = new Set();
@@ -120,7 +121,7 @@ class LineChart {
         dash: LABELS[curve.label].dash.map(part => part * (curve.width || 2.5)), points: {show: curve.x.length === 1},
       }))],
       hooks: {
-        drawAxes: [chart => this.drawBands(chart)],
+        drawAxes: [chart => { this.drawAvailable(chart); this.drawBands(chart); }],
         draw: [chart => this.drawTarget(chart)],
         setCursor: [chart => this.read(chart.cursor.left >= 0 ? chart.posToVal(chart.cursor.left, "x") : null)],
         setSelect: [chart => this.zoomTo(chart.select)],
@@ -149,6 +150,20 @@ class LineChart {
     const space = (high - low || Math.abs(high) || 1) * 0.06;
     if (this.now.share) return [Math.max(low - space, -1), Math.min(high + space, 101)];
     return [low >= 0 && low < space * 3 ? -space / 4 : low - space, high + space];
+  }
+
+  drawAvailable(chart) {
+    const {ctx, bbox} = chart, {available} = this.now;
+    if (!available) return;
+    const at = x => Math.min(bbox.left + bbox.width, Math.max(bbox.left, Math.round(chart.valToPos(x, "x", true))));
+    ctx.save();
+    ctx.fillStyle = css("--ink");
+    available.shares.forEach((share, i) => {
+      const from = this.now.x === "log" && available.edges[i] <= 0 ? bbox.left : at(available.edges[i]);
+      ctx.globalAlpha = 0.0013 * share;
+      ctx.fillRect(from, bbox.top, at(available.edges[i + 1]) - from, bbox.height);
+    });
+    ctx.restore();
   }
 
   drawBands(chart) {
