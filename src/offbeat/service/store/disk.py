@@ -4,6 +4,7 @@ import errno
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ class UnreachableFilesError(OSError):
     """A place for files that cannot be reached now."""
 
 
+_LINE_SECONDS = 10.0  # between two lines in the log about the store
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -49,6 +51,7 @@ class Disk:
         self._reserve = Reserve(reserve)
         self._failed = failed
         self._lock = threading.Lock()
+        self._next_line = 0.0  # when the log may get another line about the store
 
     def refusal(self, error: OSError) -> Refusal:
         """Return the refusal for an error; one that does not pass ends the server."""
@@ -56,7 +59,11 @@ class Disk:
             self._failed(error)
             return Refusal("stopping", "the server's disk has failed: try again later", {"Retry-After": "5"})
         if isinstance(error, UnreachableFilesError):  # whose text names the store, which is not for clients
-            event("blobs_unavailable", logging.WARNING, problem=str(error))
+            with self._lock:
+                now = time.monotonic()
+                if now >= self._next_line:  # else each client's request would write one
+                    event("blobs_unavailable", logging.WARNING, problem=str(error))
+                    self._next_line = now + _LINE_SECONDS
             return Refusal("busy", "the store of large files cannot be reached: try again later", {"Retry-After": "5"})
         if is_full(error):
             self.mark_full(error.strerror or "no space left")
