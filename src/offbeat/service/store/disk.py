@@ -18,7 +18,7 @@ class UnreachableFilesError(OSError):
     """A place for files that cannot be reached now."""
 
 
-_LINE_SECONDS = 10.0  # between two lines in the log about the store
+_LINE_SECONDS = 10.0  # between two events about the store
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -51,7 +51,7 @@ class Disk:
         self._reserve = Reserve(reserve)
         self._failed = failed
         self._lock = threading.Lock()
-        self._next_line = 0.0  # when the log may get another line about the store
+        self._next_line = 0.0  # when the log may name the store again
 
     def refusal(self, error: OSError) -> Refusal:
         """Return the refusal for an error; one that does not pass ends the server."""
