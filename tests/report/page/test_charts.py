@@ -8,7 +8,7 @@ from selenium.webdriver.common.keys import Keys
 pytestmark = pytest.mark.long
 
 PIXELS = """
-    const canvas = document.querySelector("#curves canvas");
+    const canvas = document.querySelector(arguments[1]);
     const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
     const wanted = getComputedStyle(document.querySelector(arguments[0])).color.match(/\\d+/g).map(Number);
     let found = 0;
@@ -33,9 +33,9 @@ def title(chart, section="curves"):
     return chart.find(f"#{section} .plot").get_attribute("aria-label")
 
 
-def pixels(chart, label):
-    """Return how many pixels of the main chart have the colour of a label."""
-    return chart.run(PIXELS, f".line-{label}")
+def pixels(chart, label, section="curves"):
+    """Return how many pixels of a chart have the colour of a label."""
+    return chart.run(PIXELS, f".line-{label}", f"#{section} canvas")
 
 
 def hover(chart, share, section="curves"):
@@ -115,6 +115,19 @@ def test_a_click_on_a_label_hides_its_line(chart):
     (button,) = [found for found in chart.all("#curves .legend button") if "fedavg" in found.text]
     button.send_keys(Keys.SPACE)
     assert pixels(chart, 1) == before[1]
+
+
+def test_curves_that_coincide_are_all_seen(chart):
+    note = chart.find("#participation .side .note")
+    assert note.text == "Curves that coincide take turns: fedbuff, fedavg, slow."
+    buttons = {button.text.split()[0]: button for button in chart.all("#participation .legend button")}
+    buttons["slow"].click()  # which has the colour of fedbuff
+    assert note.text == "Curves that coincide take turns: fedbuff, fedavg."
+    chart.wait_until_drawn()
+    assert min(pixels(chart, label, "participation") for label in (0, 1)) > 50
+    buttons["fedbuff"].click()
+    assert not note.is_displayed()
+    assert not chart.find("#curves .side .note").is_displayed()
 
 
 def test_dragging_zooms_and_a_button_resets(chart):

@@ -50,7 +50,8 @@ class LineChart {
     this.reset = element("button", {type: "button", class: "reset", hidden: ""}, "Reset zoom");
     this.reset.addEventListener("click", () => this.draw());
     this.plot.addEventListener("keydown", event => this.move(event));
-    place.append(this.plot, element("div", {class: "side"}, this.readout, this.legend));
+    this.together = element("p", {class: "note"});
+    place.append(this.plot, element("div", {class: "side"}, this.readout, this.legend, this.together));
     new ResizeObserver(() => {
       const size = this.size();
       if (this.chart && this.chart.width !== size.width) this.chart.setSize(size);
@@ -76,7 +77,12 @@ class LineChart {
     this.chart = new uPlot(this.options(), tables.length ? uPlot.join(tables) : [[]], this.plot);
     this.plot.setAttribute("aria-label", `Line chart: ${this.now.title} over ${this.now.axis}, for ` +
       `${this.labels().map(label => LABELS[label].name).join(", ")}. Left and right arrow keys read the values.`);
+    takeTurns(this);
     this.read(null);
+  }
+
+  ownDash(curve) {
+    return LABELS[curve.label].dash.map(part => part * (curve.width || 2.5));
   }
 
   zoomTo({left, top, width, height}) {
@@ -118,7 +124,7 @@ class LineChart {
       ],
       series: [{}, ...this.shown.map(curve => ({
         show: !this.hidden.has(curve.label), stroke: colour(curve.label), width: curve.width || 2.5, spanGaps: true,
-        dash: LABELS[curve.label].dash.map(part => part * (curve.width || 2.5)), points: {show: curve.x.length === 1},
+        dash: this.ownDash(curve), points: {show: curve.x.length === 1},
       }))],
       hooks: {
         drawAxes: [chart => { this.drawAvailable(chart); this.drawBands(chart); }],
@@ -203,7 +209,14 @@ class LineChart {
     ctx.font = `${13 * uPlot.pxRatio}px ${FAMILY}`;
     ctx.textAlign = "left";
     ctx.textBaseline = "bottom";
-    ctx.fillText(`target ${plain(target)}${share ? SHARE : ""}`, bbox.left + 6 * uPlot.pxRatio, y - 3 * uPlot.pxRatio);
+    const words = `target ${plain(target)}${share ? SHARE : ""}`;
+    const corner = [bbox.left + 6 * uPlot.pxRatio, y - 3 * uPlot.pxRatio];
+    ctx.setLineDash([]);
+    ctx.lineWidth = 4 * uPlot.pxRatio;
+    ctx.lineJoin = "round";
+    ctx.strokeStyle = css("--page");  // so that it can be read upon curves
+    ctx.strokeText(words, ...corner);
+    ctx.fillText(words, ...corner);
     ctx.restore();
   }
 
@@ -231,6 +244,7 @@ class LineChart {
     this.chart.batch(() => this.shown.forEach((curve, i) => {
       if (curve.label === label) this.chart.setSeries(i + 1, {show});
     }));
+    takeTurns(this);
   }
 
   read(x) {

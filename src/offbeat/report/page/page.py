@@ -25,7 +25,7 @@ from offbeat.runs.directory import Run, read_labels
 from offbeat.runs.settings import by_label, world_of
 from offbeat.web.self_contained_page import file_text, render
 
-_SCRIPTS = ("elements.js", "line_chart.js", "curves.js", "timeline.js", "tables.js", "start.js")
+_SCRIPTS = ("elements.js", "coinciding.js", "line_chart.js", "curves.js", "timeline.js", "tables.js", "start.js")
 
 
 def page(runs: Sequence[Run], rows: Sequence[SummaryRow], title: str, command: str) -> str:
