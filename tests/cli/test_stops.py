@@ -55,3 +55,13 @@ def test_a_closed_output_is_no_error(run_main: RunMain, monkeypatch: pytest.Monk
     monkeypatch.setattr(sys, "stdout", None)
     code, _, err = run_main(click.command()(lambda: click.echo(str(sys.stdout.isatty()))), "offbeat")
     assert (code, err) == (0, "")
+
+
+def test_ctrl_c_after_an_interruption_ends_the_program_without_a_word(run_main: RunMain) -> None:
+    @click.command()
+    def interrupted() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert run_main(interrupted, "offbeat")[0] == 130
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL  # else the interpreter's end would print a traceback

@@ -89,6 +89,7 @@ WRONG_TABLES: list[tuple[str, Any, str]] = [
     ("stop.metric", "accuracy", "stop: metric is for target and patience: set one of them, or leave it out"),
     ("stop", {"target": 0.9}, "stop: set virtual_seconds, versions or updates, too: the metric may never get there"),
     ("flower", {"app": "my_app"}, "flower.app = 'my_app': must be an import path"),
+    ("flower", {"app": "a.py:app", "run_config": {"a": [1]}}, "flower.run_config.a = [1]: a setting of an app is true"),
     ("evaluate.every_versions", 5, "evaluate: set exactly one of every_seconds and every_versions"),
     ("evaluate", {"target": 0.5}, "evaluate: set exactly one of every_seconds and every_versions"),
     ("evaluate.metrics", ["accurcy"], "evaluate.metrics = ['accurcy']: did you mean 'accuracy'? Allowed: accuracy, "),

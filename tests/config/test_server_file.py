@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from offbeat_core.errors import OffbeatError
 
+from offbeat.config import experiment_file
 from offbeat.config.server_file import load
 
 SERVER = """
@@ -116,3 +117,16 @@ def test_a_metric_may_end_a_servers_run(tmp_path: Path) -> None:
         path.write_text(f"{SERVER}\n[stop]\n{stop}\n", encoding="utf-8")
         with pytest.raises(OffbeatError, match=line):
             load(path)
+
+
+def test_the_other_kind_of_file_is_one_line_that_names_its_command(tmp_path):
+    (server := tmp_path / "server.toml").write_text(SERVER)
+    (experiment := tmp_path / "experiment.toml").write_text(
+        '[algorithms.fedavg]\ncohort = 2\n[data]\nname = "digits"\n'
+    )
+    with pytest.raises(
+        OffbeatError, match=r"^\S+experiment.toml is an experiment's file: offbeat run \S+; a server's "
+    ):
+        load(experiment)
+    with pytest.raises(OffbeatError, match=r"^\S+server.toml is a server's file: offbeat serve \S+; an experiment's "):
+        experiment_file.load(server)

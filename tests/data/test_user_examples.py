@@ -5,6 +5,7 @@ import pytest
 import torch
 from offbeat_core.errors import OffbeatError
 from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader, TensorDataset
 
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
@@ -203,3 +204,10 @@ def test_collate_is_not_for_arrays_that_are_whole():
     inputs, labels = np.zeros((2, 1), np.float32), np.zeros(2, np.int64)
     with pytest.raises(OffbeatError, match=r"data\.collate is for examples, but the data are arrays: leave it out"):
         from_user(Dataset("", inputs, labels, inputs, labels, classes=1), "mine", collate=pad)
+
+
+def test_a_loader_of_minibatches_is_refused():
+    loader = DataLoader(TensorDataset(torch.ones(3, 2), torch.zeros(3)))
+    line = r"^mine: train is a DataLoader: return its dataset, of which clients make their own minibatches$"
+    with pytest.raises(OffbeatError, match=line):
+        from_user((loader, loader), "mine")

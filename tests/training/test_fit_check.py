@@ -216,6 +216,14 @@ LINEAR = functools.partial(nn.Linear, 2, 4)
 ONE = functools.partial(nn.Linear, 2, 1)
 
 
+class Forgetful(nn.Linear):
+    def __init__(self):
+        super().__init__(2, 4)
+
+    def forward(self, inputs):
+        super().forward(inputs)
+
+
 @pytest.mark.parametrize(
     ("make", "given", "line"),
     [
@@ -249,6 +257,7 @@ ONE = functools.partial(nn.Linear, 2, 1)
             "the gradient of the initial model's parameter weight is not finite",
         ),
         (LINEAR, {"loss": fails}, "the loss cannot take outputs"),
+        (Forgetful, {}, "the model's forward returns None: has it forgotten its return?"),
         (lambda: Detaching(2, 4), {}, UNREACHED),
         (LINEAR, {"loss": lambda outputs, labels: cross_entropy(outputs.detach(), labels)}, UNREACHED),
         (LINEAR, {"loss": lambda *_: mse_loss(torch.ones(1, requires_grad=True), torch.zeros(1))}, UNREACHED),

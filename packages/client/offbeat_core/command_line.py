@@ -108,6 +108,9 @@ def run_program(command: click.Command, name: str) -> NoReturn:
         if interrupts:  # an import that Ctrl-C has broken off fails with other errors
             _interrupted(name)
         raise
+    finally:
+        if interrupts:  # the end of the interpreter would print where another one has come
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def stop(name: str, *messages: str, code: int) -> NoReturn:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
 
-from offbeat_core.errors import setting
+from offbeat_core.errors import OffbeatError, setting
 from offbeat_core.tables.section import Section
 from offbeat_core.tables.validation_errors import collected, error_prefix, mistakes, user_error
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
@@ -236,7 +236,10 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     Raises:
         OffbeatError: The file is missing, is not TOML, or holds a wrong key or value; one line names it.
     """
-    return experiment_of(read_changed(path, overrides, ALTERNATIVES), path)
+    table = read_changed(path, overrides, ALTERNATIVES)
+    if "service" in table and "algorithms" not in table:
+        raise OffbeatError(f"{path} is a server's file: offbeat serve {path}; an experiment's has [algorithms]")
+    return experiment_of(table, path)
 
 
 def experiment_of(table: Mapping[str, Any], path: Path) -> Experiment:

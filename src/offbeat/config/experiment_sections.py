@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from offbeat_core.errors import setting
 from offbeat_core.tables.section import Count, Positive, Section
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from offbeat.config.given_objects import OR_GIVEN, Given
 from offbeat.config.import_path import is_import_path
@@ -214,10 +214,20 @@ class AlgorithmTable(BaseModel):
         return dict(self.model_extra or {})
 
 
+def _run_config_value(value: Any) -> Any:
+    if not isinstance(value, bool | int | float | str):
+        raise ValueError("a setting of an app is true or false, a number or a text")
+    return value
+
+
+# Of a union each member would say that the value is not its own.
+RunConfigValue = Annotated[Any, BeforeValidator(_run_config_value)]
+
+
 class FlowerSection(Section):
     """``[flower]``: a Flower ClientApp that trains the clients, with data of its own."""
 
     app: ImportPath
     """The import path of the app."""
-    run_config: dict[str, bool | int | float | str] = Field(default_factory=dict[str, bool | int | float | str])
+    run_config: dict[str, RunConfigValue] = Field(default_factory=dict[str, Any])
     """Changes of the app's settings, which are those of ``pyproject.toml`` in the current folder."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+from offbeat_core.errors import OffbeatError
 from offbeat_core.tables.section import Count, Positive, Section
 from offbeat_core.tables.validation_errors import error_prefix
 from pydantic import model_validator
@@ -239,6 +240,8 @@ class ServerFile(Section):
 def load(path: Path, overrides: Sequence[str] = ()) -> ServerFile:
     """Read a server's file; arguments and errors as for an experiment's."""
     table = read_changed(path, overrides, ALTERNATIVES)
+    if "algorithms" in table and "service" not in table:
+        raise OffbeatError(f"{path} is an experiment's file: offbeat run {path}; a server's has [service], [algorithm]")
     with error_prefix(path, table):
         server = ServerFile.model_validate(table, context={"folder": path.parent})
         server.build_algorithm()

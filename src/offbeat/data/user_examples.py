@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from offbeat_core.errors import OffbeatError, setting
 from offbeat_core.user_code_errors import failure
 from torch import Tensor
-from torch.utils.data import TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 from offbeat.data.dataset_checks import refuse_missing
 from offbeat.model_inputs import Inputs, find_inputs, map_inputs, name_inputs
@@ -29,6 +29,8 @@ class ExampleArrays(NamedTuple):
 
 def read_examples(data: Any, part: str) -> ExampleArrays:
     """Return all examples of a part; errors begin with its name."""
+    if isinstance(data, DataLoader):
+        raise OffbeatError(f"{part} is a DataLoader: return its dataset, of which clients make their own minibatches")
     size = _length(data, part)
     batch = _as_batch(data)
     if batch is not None:

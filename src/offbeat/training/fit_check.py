@@ -77,6 +77,8 @@ def _try_training(
     loss, hint = objective.loss, _hint(model.module, objective.loss)
     with user_code(f"the model cannot take inputs {_describe(inputs)}{hint}"):
         returned = objective.apply(model.module.train(), _copy(inputs), labels.clone())
+    if returned is None:
+        raise OffbeatError("the model's forward returns None: has it forgotten its return?")
     outputs = predictions(returned)
     if isinstance(outputs, Tensor):
         if name_of_loss(loss) == "cross_entropy":
