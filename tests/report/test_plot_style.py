@@ -1,3 +1,4 @@
+from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 
@@ -7,6 +8,8 @@ import pytest
 from offbeat.algorithms import ALGORITHMS
 from offbeat.report.plot_style import line_styles
 from tests.report.example_runs import a_run
+
+ALWAYS = ["fedavg", "fedbuff", "fedasync", "fedfa", "scaffold", "mifa"]
 
 
 def named(label, algorithm=None):
@@ -44,6 +47,13 @@ def test_six_algorithms_have_six_colours_and_no_dashes():
         assert all(style.dash == () for style in styles)
 
 
+def test_the_best_known_algorithms_are_solid_and_colours_are_shared_evenly():
+    styles = line_styles([named(name) for name in ("port", "fedluck", "area", "fadas", *ALWAYS, "ace", "fednova")])
+    assert all(styles[name].dash == () for name in ALWAYS)
+    shared = Counter(style.colour for style in styles.values())
+    assert list(shared.values()) == [2] * 6
+
+
 # How each kind of eye sees linear RGB: Machado, Oliveira and Fernandes (2009), severity 1.
 EYES = {
     "all cones": np.eye(3),
@@ -70,8 +80,7 @@ def oklab(linear):
 
 @pytest.mark.parametrize("look", ["colour", "dark_colour"])
 def test_every_eye_can_tell_the_colours_apart(look):
-    names = ["fedavg", "fedbuff", "fedasync", "fedfa", "scaffold", "mifa"]
-    colours = [linear(getattr(style, look)) for style in line_styles([named(name) for name in names]).values()]
+    colours = [linear(getattr(style, look)) for style in line_styles([named(name) for name in ALWAYS]).values()]
     for eye, matrix in EYES.items():
         seen = [oklab(np.array(matrix) @ colour) for colour in colours]
         distances = [np.linalg.norm(one - other) for one, other in combinations(seen, 2)]

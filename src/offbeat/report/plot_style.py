@@ -96,26 +96,26 @@ def line_styles(runs: Sequence[Run]) -> dict[str, LineStyle]:
     Algorithms have different colours while there are enough; labels of one algorithm share its colour. Labels of one
     colour differ in their dashes, in the order of the runs.
     """
-    groups = by_label(runs)
-    places = _places({algorithm_of(group[0]) for group in groups.values()})
+    algorithms = {label: algorithm_of(group[0]) for label, group in by_label(runs).items()}
+    places = _places(set(algorithms.values()))
     members: Counter[int] = Counter()
     styles: dict[str, LineStyle] = {}
-    for label, group in groups.items():
-        place = places[algorithm_of(group[0])]
+    for label in sorted(algorithms, key=lambda label: algorithms[label] not in _ALWAYS):  # whose lines are solid
+        place = places[algorithms[label]]
         styles[label] = LineStyle(*_COLOURS[place], _dash(members[place]))
         members[place] += 1
-    return styles
+    return {label: styles[label] for label in algorithms}
 
 
 def _places(algorithms: Set[str]) -> dict[str, int]:
-    """Return the place of each algorithm's colour: its own or, if taken, the next."""
+    """Return the place of each algorithm's colour: its own, or one that fewer have."""
     places = {name: place for place, name in enumerate(_ALWAYS) if name in algorithms}
     builtin = [name for name in ALGORITHMS if name in algorithms]
     for name in [*builtin, *sorted(algorithms - set(builtin))]:  # so the user's own algorithm changes no colour
         own = zlib.crc32(name.encode()) % len(_COLOURS)
         following = [(own + step) % len(_COLOURS) for step in range(len(_COLOURS))]
-        free = [place for place in following if place not in places.values()]
-        places.setdefault(name, (free or following)[0])
+        taken = Counter(places.values())
+        places.setdefault(name, min(following, key=taken.__getitem__))
     return places
 
 
