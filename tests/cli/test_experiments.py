@@ -20,6 +20,35 @@ def files(folder: Path) -> set[str]:
 
 
 class TestCompare:
+    def test_tunes_before_and_reports_on_it_again(self, folder: Path, offbeat: Command) -> None:
+        command = ("compare", "tiny.toml", "--algorithm", "fedbuff", "--set", "stop.virtual_seconds=20", "--tune", "2")
+        code, out, err = offbeat(*command)
+        assert (code, err) == (0, "")
+        assert "Tuned by 2 trials." in out
+        assert "fedbuff 1, seed 1000000: " in out
+        assert (folder / "runs/tiny-tuned/fedbuff-seed1/config.toml").exists()
+        assert (folder / "runs/tiny-tuned/tuning/sweep.csv").exists()
+        code, out, _ = offbeat("report", "runs/tiny-tuned")
+        assert code == 0
+        assert "Tuned by 2 trials." in out
+        assert "in the best of 2 trials" in out
+
+    @pytest.mark.parametrize(
+        ("options", "line"),
+        [
+            (["--tune", "1"], "Invalid value for '--tune': 1 is not in the range x>=2. See offbeat compare --help."),
+            (["--over", "local.lr=1:2"], "--over local.lr=1:2: is for --tune: add --tune 20, or use offbeat sweep"),
+            (
+                ["--tune", "2", "--trainer", "ray", "--ray-address", "auto"],
+                "--ray-address does not go with --tune: set the environment variable RAY_ADDRESS",
+            ),
+        ],
+    )
+    def test_a_wrong_option_of_tuning_is_one_line(
+        self, options: list[str], line: str, folder: Path, offbeat: Command
+    ) -> None:
+        assert offbeat("compare", "tiny.toml", *options) == (2, "", f"offbeat: {line}\n")
+
     def test_writes_a_report_and_runs_and_prints_the_table_twice_alike(self, folder: Path, offbeat: Command) -> None:
         command = [sys.executable, "-W", "error", "-m", "offbeat", "compare", "tiny.toml"]
         done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=False)
@@ -89,7 +118,7 @@ class TestHow:
         only = ("--set", "stop.virtual_seconds=20", "--algorithm", "fedavg")
         assert offbeat("run", "tiny.toml", *only)[0] == 0
         assert told == {
-            "fresh": False, "jobs": 1, "checkpoint_seconds": 30.0, "ray_address": None,
+            "fresh": False, "jobs": 1, "checkpoint_seconds": 30.0, "keep_diverged": False, "ray_address": None,
             "labels": ["fedavg"], "folder": Path("runs/tiny"),
         }  # fmt: skip
         assert offbeat("run", "tiny.toml", *only, "--fresh", "--jobs", "3", "--checkpoint-every", "0.5")[0] == 0

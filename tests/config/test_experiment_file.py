@@ -37,6 +37,7 @@ arguments = { size = 3 }
 collate = "data.py:pad"
 fallback = "digits"
 augmentation = "crop-and-flip"
+validation = 0.125
 on_device = "never"
 [model]
 name = "mlp"

@@ -16,10 +16,10 @@ GRID = [{"n": n, "kind": kind} for n in (1, 2, 3) for kind in ("a", {"name": "b"
 def search(tmp_path, overs):
     """Return a function that opens a search of a folder."""
 
-    def open_search(space=LR, trials=16, *, folder="out", label="a", seed=1, over=("local.lr=1:2",)):
+    def open_search(space=LR, trials=16, *, folder="out", label="a", seed=1, over=("local.lr=1:2",), first=None):
         path = tmp_path / folder
         path.mkdir(exist_ok=True)
-        return Search(open_storage(path), path, label, space, overs(*over), trials=trials, seed=seed)
+        return Search(open_storage(path), path, label, space, overs(*over), trials=trials, seed=seed, first=first)
 
     return open_search
 
@@ -76,6 +76,14 @@ def test_drawn_numbers_have_four_digits_and_stay_inside(search):
     assert all(0.123456 <= lr <= 0.123461 for lr in found)
     assert len(set(found)) == 5  # which four digits do not distinguish
     assert all(float(f"{point['lr']:.4g}") == point["lr"] for point in carry_out(search(LR, 5), near_one))
+
+
+def test_the_first_point_may_be_given_to_the_digit(search):
+    given = {"lr": 0.123456789}
+    points = carry_out(search(first=given), near_one)
+    assert points[0] == given
+    assert search(first=given).points == points
+    assert carry_out(search(FEW, 6, label="b", first=GRID[4]), lambda _: 1.0) == [GRID[4], *GRID[:4], GRID[5]]
 
 
 def test_whole_numbers_and_choices(search):

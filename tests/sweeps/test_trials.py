@@ -36,6 +36,29 @@ def test_a_higher_score_is_better(changes, history, score, experiment):
     assert trial_of(experiment(*changes), "a", 0, {}, [run(**history)]).score == score
 
 
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_with_a_target_those_that_reach_it_sooner_come_first(better, experiment):
+    sign = 1 if better == "higher" else -1
+    here = experiment(f"evaluate.better={better}")
+    histories = {
+        "early": [0.0, 0.9, 0.1],
+        "late": [0.0, 0.1, 0.9],
+        "near": [0.0, 0.4, 0.4],
+        "far": [0.0, 0.1, 0.1],
+        "diverged": [0.0, 0.9, math.nan],
+    }
+    trials = {
+        name: trial_of(
+            here, "a", 0, {}, [run(accuracy=[sign * v for v in values], seconds=[0.0, 10.0, 20.0])], sign * 0.5
+        )
+        for name, values in histories.items()
+    }
+    assert sorted(trials, key=lambda name: -trials[name].score) == list(histories)
+    assert {name: trial.seconds for name, trial in trials.items()} == {
+        "early": 10.0, "late": 20.0, "near": None, "far": None, "diverged": None,
+    }  # fmt: skip
+
+
 def test_scores():
     assert score_of(2.0, higher_is_better=True) == 2.0
     assert score_of(2.0, higher_is_better=False) == -2.0

@@ -41,6 +41,7 @@ class Purpose(IntEnum):
     AUGMENTATION = 15
     HOLDOUT = 16
     CLIENT_EVALUATION = 17
+    VALIDATION = 18
 
 
 _MULTIPLIER_0 = 0xD2511F53

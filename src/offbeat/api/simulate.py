@@ -237,7 +237,6 @@ def simulate(
         time.monotonic() - began,
         by_label,
         simulation.client_time,
-        simulation.workload.objective.bounds,
     )
     history = History(
         evaluations,

@@ -93,6 +93,19 @@ def _with_run_options(command: Callable[..., None]) -> Callable[..., None]:
     epilog="\b\nExample:\n  offbeat compare experiments/quickstart.toml --set local.lr=0.1 --set 'seeds=[1, 2]'"
 )
 @_with_run_options
+@click.option(
+    "--tune",
+    metavar="N",
+    type=click.IntRange(min=2),
+    help="Search each algorithm's settings before, by N trials on a validation part; the first has the file's.",
+)
+@click.option(
+    "--over",
+    "overs",
+    metavar="KEY=VALUES",
+    multiple=True,
+    help="With --tune, values to try, as in offbeat sweep, beside or in place of the usual ones. Repeatable.",
+)
 def compare(**options: Any) -> None:
     """Run the algorithms of the experiment FILE and compare them."""
     experiment, folder, runs = _run(**options)
@@ -167,6 +180,8 @@ def _run(
     app: str | None,
     trackers: Sequence[TrackerName],
     tensorboard: bool,
+    tune: int | None = None,
+    overs: Sequence[str] = (),
 ) -> "tuple[Experiment, Path, list[Run]]":
     from offbeat.cli.terminal import console
     from offbeat.config import experiment_file
@@ -181,28 +196,60 @@ def _run(
     app = None if app is None else canonical(app, Path.cwd())
     named = {"flower.app": app, "trainer": trainer, "device": device, "precision": precision}
     named_changes = [f"{key}={value}" for key, value in named.items() if value is not None]
-    experiment = experiment_file.load(file, [*changes, *named_changes])
+    changes = [*changes, *named_changes]
+    experiment = experiment_file.load(file, changes)
     if ray_address is not None and experiment.trainer != "ray":
         raise OffbeatError(f"--ray-address {ray_address}: the trainer is {experiment.trainer!r}: add --trainer ray")
-    folder = output or Path("runs") / experiment.name
+    folder = output or Path("runs") / (experiment.name if tune is None else f"{experiment.name}-tuned")
     metric = metric_name(experiment.metrics[0]) if experiment.metrics else None
     if tensorboard:
         trackers = [*trackers, "tensorboard"]
     chosen = select_labels(experiment, labels)
+    if tune is None and overs:
+        raise OffbeatError(f"--over {overs[0]}: is for --tune: add --tune 20, or use offbeat sweep")
+    if tune is not None and ray_address is not None:
+        raise OffbeatError("--ray-address does not go with --tune: set the environment variable RAY_ADDRESS")
     with tracked(folder, trackers):
+        if tune is not None:
+            experiment = _tuned(file, changes, overs, chosen, tune, folder, jobs=jobs, fresh=fresh)
         runs = run_all(
             experiment,
             chosen,
             folder,
             Progress(console(), experiment.stop, metric),
-            fresh=fresh,
+            fresh=fresh and tune is None,  # with --tune they were removed before it
             jobs=jobs,
             checkpoint_seconds=checkpoint_seconds,
+            keep_diverged=tune is not None,  # on another seed than the trials'
             ray_address=ray_address,
         )
     if "tensorboard" in trackers:
         _name_tensorboard(folder)
     return experiment, folder, runs
+
+
+def _tuned(
+    file: Path,
+    changes: Sequence[str],
+    overs: Sequence[str],
+    labels: Sequence[str],
+    trials: int,
+    folder: Path,
+    *,
+    jobs: int,
+    fresh: bool,
+) -> "Experiment":
+    """Tune the algorithms; return the experiment at their best settings."""
+    from offbeat.cli.terminal import console
+    from offbeat.runs.progress import Progress
+    from offbeat.sweeps.search_space import parse_over
+    from offbeat.sweeps.trials import measure_name
+    from offbeat.sweeps.tuning import Tuning
+
+    tuning = Tuning.of(file, changes, list(map(parse_over, overs)), labels, trials)
+    trial = tuning.sweep.experiment
+    metric = measure_name(trial) if trial.metrics else None
+    return tuning.carry_out(folder, lambda runs: Progress(console(), trial.stop, metric, runs), jobs=jobs, fresh=fresh)
 
 
 def select_labels(experiment: "Experiment", labels: Sequence[str]) -> list[str]:
@@ -220,11 +267,16 @@ def _show(runs: Sequence["Run"], folder: Path, title: str, target: float | None 
     from offbeat.report.page.page import write_report
     from offbeat.report.summary import summarise
     from offbeat.report.terminal_table import TerminalTable
+    from offbeat.report.tuning import ReportedTuning
     from offbeat.runs.settings import world_of
 
     rows = summarise(runs, target)  # first, because it raises an error if the runs cannot be compared
-    click.echo(f"\n{world_of(runs)}\n{finding(rows)}")
+    tuning = ReportedTuning.of(runs, rows[0].measure)
+    click.echo(f"\n{world_of(runs)}\n{finding(rows, tuning)}")
     console().print(TerminalTable(rows))
+    if tuning.is_any:
+        console().print(tuning.table())
+        click.echo("\n".join([*tuning.gains(), tuning.how()]))
     click.echo(f"Report: {write_report(runs, folder, title, command_line(), target)}")
 
 

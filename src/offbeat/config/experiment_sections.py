@@ -41,6 +41,9 @@ class DataSection(Section):
     """The built-in data set to use if this one is missing; the command stops if it is left out."""
     augmentation: AugmentationName | None = None
     """For images, in training only: 4 pixels of zeros on each side, cropped at random, half of them mirrored."""
+    validation: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """The share of the training examples, of each user's where users are known, that takes the test set's place and is
+    not trained on; none if it is left out."""
     on_device: DataOnDevice = "auto"
     """Whether the examples lie in a GPU's memory; auto: if they take at most half of what is free."""
 

@@ -6,28 +6,32 @@ from collections.abc import Iterator, Sequence
 from offbeat import units
 from offbeat.report.scales import sign_of, target_of
 from offbeat.report.summary import SummaryRow
+from offbeat.report.tuning import ReportedTuning
 from offbeat.report.verdict import Verdict, verdict
 from offbeat.statistics.all_pairs import Pair
 
 _UNEQUAL = 2.0  # times as far as another algorithm's update moves the model
 
 
-def finding(rows: Sequence[SummaryRow]) -> str:
+def finding(rows: Sequence[SummaryRow], tuning: ReportedTuning | None = None) -> str:
     """Return the sentences: about the time to the target or, without one, the end.
 
     Algorithms are separated if the simultaneous interval of their difference excludes 0; see ``all_pairs``. While
-    unfinished runs may change the finding, it names them instead.
+    unfinished runs may change the finding, it names them instead. ``tuning`` is that of these rows.
     """
     if any(row.undecided for row in rows):
         return _which_are_unfinished(rows)
     compared = [row for row in rows if not row.other_world]
     has_target = rows[0].target is not None
+    tuned = [] if tuning is None else list(tuning.sentences())
     if has_target and not any(row.reached for row in compared):
-        return f"No run reached {target_of(rows[0])}; {_ended_best(rows)}."
+        return " ".join([f"No run reached {target_of(rows[0])}; {_ended_best(rows)}.", *tuned])
     if len(compared) == 1:
-        return _alone(compared[0])
+        return " ".join([_alone(compared[0]), *tuned])
+    if tuning is None or not tuning.is_equal:
+        tuned += _unequal_steps(compared)
     sentences = _Sentences(verdict(rows), compared[0]).sentences()
-    return " ".join([*sentences, *_who_missed(compared), *_unequal_steps(compared)])
+    return " ".join([*sentences, *_who_missed(compared), *tuned])
 
 
 def _which_are_unfinished(rows: Sequence[SummaryRow]) -> str:

@@ -84,9 +84,7 @@ class EndScale:
 
     def interval(self, pair: Pair, row: SummaryRow) -> str:
         """See ``Scale``."""
-        least, most = row.measure.bounds
-        low, high = max(-pair.high, least - most), min(-pair.low, most - least)
-        return f"{_difference(row.measure, low)} to {_difference(row.measure, high)}"
+        return f"{_difference(row.measure, -pair.high)} to {_difference(row.measure, -pair.low)}"
 
     @staticmethod
     def _side(row: SummaryRow) -> str:

@@ -64,7 +64,7 @@ def run_all(
         dataset = load_data(experiment, progress.say)
         # If a fallback replaced the data, all processes take the fallback.
         if dataset.name != experiment.data.name:
-            experiment = experiment.model_copy(update={"data": DataSection(name=dataset.name)})
+            experiment = experiment.model_copy(update={"data": fallback_of(experiment.data)})
         experiment = with_default_metrics(experiment, dataset)
         data = dataset.fingerprint if is_import_path(dataset.name) else ""
         processors = 1 if experiment.trainer == "loop" else max(1, available_processors() // jobs)
@@ -122,6 +122,12 @@ def _run_here(tasks: Sequence[RunTask], dataset: Dataset, progress: Progress, in
         progress.end(task.label, task.seed)
 
 
+def fallback_of(data: DataSection) -> DataSection:
+    """Return the section of the data that take the place of missing ones."""
+    assert data.fallback is not None  # or the missing data were an error
+    return DataSection(name=data.fallback, validation=data.validation)
+
+
 def load_data(experiment: Experiment, say: Callable[[str], None]) -> Dataset:
     """Return the experiment's data; if they are missing, the fallback, and say so."""
     try:
@@ -130,7 +136,7 @@ def load_data(experiment: Experiment, say: Callable[[str], None]) -> Dataset:
         if experiment.data.fallback is None:
             raise
         say(f"{error}; going on with {experiment.data.fallback} instead")
-        return build_dataset(DataSection(name=experiment.data.fallback))
+        return build_dataset(fallback_of(experiment.data))
 
 
 def check_runs(

@@ -34,7 +34,7 @@ class Search:
     """The trials of one label, in the ``storage`` of a sweep's folder.
 
     Points are on disk before their runs begin, and depend on the seed and on the scores of the trials before, so that a
-    search that was killed resumes where it was.
+    search that was killed resumes where it was. ``first`` is the first point, to the digit; without it, it is drawn.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Search:
         *,
         trials: int,
         seed: int,
+        first: Point | None = None,
     ) -> None:
         import optuna
 
@@ -55,6 +56,7 @@ class Search:
         self._distributions = {key: _distribution(values) for key, values in space.items()}
         self._number = int(min(trials, size_of(space)))
         self._seed = seed
+        self._first = first
         texts = sorted(over.text for over in overs)
         with _disk_errors(folder):
             self._study = optuna.create_study(
@@ -107,7 +109,9 @@ class Search:
     def _new_point(self, known: Sequence[Point]) -> Point:
         from optuna.trial import TrialState
 
-        if self._number == size_of(self._space):
+        if not known and self._first is not None:
+            self._study.enqueue_trial(self._parameters(self._first), user_attrs={_EXACT: True})
+        elif self._number == size_of(self._space):
             point = next(point for point in all_points(self._space) if point not in known)
             self._study.enqueue_trial(self._parameters(point))
         attempt = 0
@@ -115,8 +119,9 @@ class Search:
             numbers = random.Random(f"{self._seed} {len(known)} {attempt}")
             self._study.sampler = self._sampler(known, attempt, numbers)
             trial = self._study.ask(self._distributions)
-            is_exact = attempt >= 2 * _ATTEMPTS  # a narrow range has few numbers of so few digits
-            if is_exact:
+            is_exact = _EXACT in trial.user_attrs
+            if attempt >= 2 * _ATTEMPTS:  # a narrow range has few numbers of so few digits
+                is_exact = True
                 trial.set_user_attr(_EXACT, True)
             point = self._point(trial.params, is_exact=is_exact)
             if point not in known:

@@ -12,6 +12,7 @@ from typing import Any
 from offbeat_core.errors import OffbeatError, did_you_mean
 from offbeat_core.number_checks import is_number
 
+from offbeat.config.algorithm_table import as_inline_toml
 from offbeat.config.experiment_file import experiment_of
 from offbeat.sweeps.trials import Point, at_point
 
@@ -156,16 +157,16 @@ def _checked(table: Mapping[str, Any], label: str, key: str, over: Over, path: P
     """Check both ends, or all choices; find out whether a range is of whole numbers."""
     values = over.values
     for end in _ends(values):
-        if problem := _problem(table, label, {key: end}, path):
+        if problem := problem_at(table, label, {key: end}, path):
             raise OffbeatError(f"--over {over.text}: {problem}")
     if isinstance(values, Choices) or not (isinstance(values.low, int) and isinstance(values.high, int)):
         return values
     # The ends are whole, but only the setting knows whether it may have fractions.
-    return replace(values, whole=bool(_problem(table, label, {key: values.low + 0.5}, path)))
+    return replace(values, whole=bool(problem_at(table, label, {key: values.low + 0.5}, path)))
 
 
-def _problem(table: Mapping[str, Any], label: str, point: Point, path: Path) -> str:
-    """Return why a point is not valid; empty if it is."""
+def problem_at(table: Mapping[str, Any], label: str, point: Point, path: Path) -> str:
+    """Return why a point is not valid for a label; empty if it is."""
     try:
         experiment_of({**table, "algorithms": {**table["algorithms"], label: at_point(table, label, point)}}, path)
     except OffbeatError as error:
@@ -189,6 +190,20 @@ def corners(space: Space) -> list[dict[str, Any]]:
     return [
         {key: _ends(values)[: number + 1][-1] for key, values in space.items()} for number in range(max([2, *choices]))
     ]
+
+
+def as_text(values: Values) -> str:
+    """Return values as ``--over`` has them, after the equals sign."""
+    if isinstance(values, Choices):
+        return ",".join(map(as_inline_toml, values.values))
+    return f"{values.low:.6g}:{values.high:.6g}{':log' if values.log else ''}"
+
+
+def contains(values: Values, value: Any) -> bool:
+    """Return whether a value is one of these."""
+    if isinstance(values, Choices):
+        return value in values.values
+    return is_number(value) and values.low <= value <= values.high and not (values.whole and value % 1)
 
 
 def _ends(values: Values) -> Sequence[Any]:

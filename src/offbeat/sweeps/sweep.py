@@ -1,7 +1,7 @@
 """A sweep: trials in batches, until each algorithm has had all of its own."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from offbeat.config.experiment_sections import ALTERNATIVES
 from offbeat.config.set_option import read_changed
 from offbeat.runs.directory import lock_folder
 from offbeat.runs.progress import Progress
-from offbeat.runs.run_all import check_runs, load_data, run_all
+from offbeat.runs.run_all import check_runs, fallback_of, load_data, run_all
 from offbeat.runs.worker_processes import Workers
 from offbeat.sweeps.record import Searched, write_record
 from offbeat.sweeps.search import Search, check_optuna, open_storage, remove_sweep
@@ -35,6 +35,8 @@ class Sweep:
     """An experiment's file, and the space that is searched for each label.
 
     ``trials`` is the number of trials of each label; a space with fewer points has one trial for each of these.
+    ``first`` are the points of the first trials; those of other labels are drawn. With a ``target`` trials are compared
+    as ``trial_of`` says.
     """
 
     path: Path
@@ -43,6 +45,8 @@ class Sweep:
     overs: Sequence[Over]
     spaces: Mapping[str, Space]
     trials: int
+    first: Mapping[str, Point] = field(default_factory=dict[str, Point])
+    target: float | None = None
 
     @classmethod
     def of(
@@ -98,7 +102,9 @@ class Sweep:
     def _searches(self, folder: Path) -> dict[str, Search]:
         storage, seed = open_storage(folder), self.experiment.seeds[0]
         return {
-            label: Search(storage, folder, label, space, self.overs, trials=self.trials, seed=seed)
+            label: Search(
+                storage, folder, label, space, self.overs, trials=self.trials, seed=seed, first=self.first.get(label)
+            )
             for label, space in self.spaces.items()
         }
 
@@ -112,7 +118,10 @@ class Sweep:
         The settings are a trainer that suits all trials, and a data set that is on this machine.
         """
         dataset = load_data(self.experiment, display.say)
-        data: dict[str, Any] = {} if dataset.name == self.experiment.data.name else {"data": {"name": dataset.name}}
+        section = self.experiment.data
+        data: dict[str, Any] = {}
+        if dataset.name != section.name:
+            data["data"] = fallback_of(section).model_dump(exclude_none=True, exclude_defaults=True)
         metrics = with_default_metrics(self.experiment, dataset).metrics
         if metrics != self.experiment.metrics:
             raise OffbeatError(
@@ -151,4 +160,4 @@ class Sweep:
         for label, numbered in points.items():
             for number, point in numbered.items():
                 own = [run for run in runs if run.label == trial_label(label, number)]
-                yield trial_of(self.experiment, label, number, point, own)
+                yield trial_of(self.experiment, label, number, point, own, self.target)

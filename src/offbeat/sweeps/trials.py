@@ -13,6 +13,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat.config.algorithm_table import as_inline_toml
 from offbeat.config.experiment_file import Experiment, experiment_of
 from offbeat.config.experiment_sections import metric_name
+from offbeat.report.metrics import Measure
 from offbeat.runs.directory import Run
 
 Point = Mapping[str, Any]
@@ -29,7 +30,8 @@ class Trial:
     number: int
     point: Point
     value: float  # mean over the seeds, of the mean of the last evaluations
-    score: float  # the same, higher for better; -inf if a run diverged
+    score: float  # the same, higher for better, or as ``trial_of`` says; -inf if a run diverged
+    seconds: float | None = None  # mean virtual time to the target; None without one, or if a run missed it
 
 
 def trial_label(label: str, number: int) -> str:
@@ -82,11 +84,30 @@ def measure_name(experiment: Experiment) -> str:
     return metric_name(experiment.metrics[0]) if experiment.metrics else "loss"
 
 
-def trial_of(experiment: Experiment, label: str, number: int, point: Point, runs: Sequence[Run]) -> Trial:
-    """Return a trial from its runs, one for each seed."""
-    name = measure_name(experiment)
+def trial_of(
+    experiment: Experiment,
+    label: str,
+    number: int,
+    point: Point,
+    runs: Sequence[Run],
+    target: float | None = None,
+) -> Trial:
+    """Return a trial from its runs, one for each seed.
+
+    With a ``target`` of the measure, trials that reach it rank by the time to it, before all that miss it.
+    """
+    name, is_higher = measure_name(experiment), experiment.better == "higher"
     value = float(np.mean([np.mean(run.history[name][-LAST:], dtype=np.float64) for run in runs]))
-    return Trial(label, number, point, value, score_of(value, higher_is_better=experiment.better == "higher"))
+    score = score_of(value, higher_is_better=is_higher)
+    if target is None or score == -math.inf:
+        return Trial(label, number, point, value, score)
+    measure = Measure(name, is_higher, is_share=False)
+    reached = [run.history["seconds"][measure.reached(run.history[name], target)] for run in runs]
+    if all(map(len, reached)):
+        seconds = float(np.mean([times[0] for times in reached]))
+        return Trial(label, number, point, value, 1 / (1 + seconds), seconds)
+    # A run that missed it may have another beside it that did not: the mean may be beyond the target.
+    return Trial(label, number, point, value, min(score - score_of(target, higher_is_better=is_higher), 0.0))
 
 
 def score_of(value: float, *, higher_is_better: bool) -> float:

@@ -30,6 +30,7 @@ from offbeat.data import load_dataset
 from offbeat.data.dataset import Dataset
 from offbeat.data.user_data import from_user
 from offbeat.data.user_examples import Collate
+from offbeat.data.validation_part import with_validation_part
 from offbeat.model_inputs import map_inputs
 from offbeat.training import models
 from offbeat.training.accelerator import CPU, Accelerator
@@ -76,6 +77,14 @@ def as_examples(dataset: Dataset) -> tuple[Examples, Examples]:
 
 def build_dataset(data: DataSection) -> Dataset:
     """Return the data set of a ``[data]`` section."""
+    dataset = _whole_dataset(data)
+    if data.validation is None:
+        return dataset
+    with error_prefix("data.validation"):
+        return with_validation_part(dataset, data.validation)
+
+
+def _whole_dataset(data: DataSection) -> Dataset:
     name = data.name
     if isinstance(name, Given):
         return from_user(name.value, "data", collate=_collate(data))
@@ -161,7 +170,7 @@ def _built_in_model(section: ModelSection, dataset: Dataset | None) -> nn.Module
 
 def build_objective(loss: str | Given, metrics: Sequence[str | Given]) -> Objective:
     """Return a loss and metrics, which may be names or import paths."""
-    objective = Objective(
+    return Objective(
         loss=load_loss(loss),
         metrics={
             metric_name(metric): METRICS[metric].function
@@ -172,9 +181,6 @@ def build_objective(loss: str | Given, metrics: Sequence[str | Given]) -> Object
         },
         training_loss=TRAINING_LOSS in metrics,
     )
-    with error_prefix("evaluate.metrics"):
-        _ = objective.bounds  # which may be wrong
-    return objective
 
 
 def with_default_metrics(experiment: Experiment, dataset: Dataset) -> Experiment:

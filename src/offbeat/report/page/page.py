@@ -21,6 +21,7 @@ from offbeat.report.plot_style import LineStyle, line_styles, png
 from offbeat.report.staleness_bins import StalenessBins, staleness_bins
 from offbeat.report.summary import SummaryRow, summarise
 from offbeat.report.table import NOTHING, Cell, Line, cost_groups, main_lines, other_groups
+from offbeat.report.tuning import COLUMNS, ReportedTuning
 from offbeat.runs.directory import Run, read_labels
 from offbeat.runs.settings import by_label, world_of
 from offbeat.web.self_contained_page import file_text, render
@@ -31,6 +32,7 @@ _SCRIPTS = ("elements.js", "coinciding.js", "line_chart.js", "curves.js", "timel
 def page(runs: Sequence[Run], rows: Sequence[SummaryRow], title: str, command: str) -> str:
     """Return the page, which loads nothing; the same runs give the same text."""
     styles = line_styles(runs)
+    tuning = ReportedTuning.of(runs, rows[0].measure)
     bins = staleness_bins(runs)
     return render(
         file_text("offbeat.report.page", "report.html"),
@@ -38,7 +40,9 @@ def page(runs: Sequence[Run], rows: Sequence[SummaryRow], title: str, command: s
         _script(),
         _data(runs, rows, styles),
         title=title,
-        finding=finding(rows),
+        finding=finding(rows, tuning),
+        tuning=tuning if tuning.is_any else None,
+        tuning_columns=COLUMNS,
         origin=origin(runs),
         settings=differing_settings(runs),
         command=command,
