@@ -110,6 +110,7 @@ def compare(**options: Any) -> None:
     """Run the algorithms of the experiment FILE and compare them."""
     experiment, folder, runs = _run(**options)
     _show(runs, folder, experiment.name)
+    _update_overview(folder, options["output"])
 
 
 @click.command(epilog="\b\nExample:\n  offbeat run experiments/quickstart.toml --algorithm fedbuff --jobs 2")
@@ -119,9 +120,10 @@ def run(**options: Any) -> None:
 
     Prints the folders of the results, without a report.
     """
-    _, _, runs = _run(**options)
+    _, folder, runs = _run(**options)
     for finished in runs:
         click.echo(finished.path)
+    _update_overview(folder, options["output"])
 
 
 @click.command(epilog="\b\nExample:\n  offbeat report runs/quickstart runs/500-clients --output runs/both --csv")
@@ -250,6 +252,12 @@ def _tuned(
     trial = tuning.sweep.experiment
     metric = measure_name(trial) if trial.metrics else None
     return tuning.carry_out(folder, lambda runs: Progress(console(), trial.stop, metric, runs), jobs=jobs, fresh=fresh)
+
+
+def _update_overview(folder: Path, output: Path | None) -> None:
+    from offbeat.overview.page import update_overview
+
+    update_overview(folder, is_default=output is None)
 
 
 def select_labels(experiment: "Experiment", labels: Sequence[str]) -> list[str]:

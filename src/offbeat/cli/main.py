@@ -15,6 +15,7 @@ from offbeat.cli.serve import demo, serve
 from offbeat.cli.server.server import server
 from offbeat.cli.sweep import sweep
 from offbeat.cli.tracking import track
+from offbeat.cli.ui import ui
 from offbeat.process_memory import is_out_of_memory
 from offbeat.runs.interruption import InterruptedRunError
 
@@ -26,7 +27,7 @@ def app() -> None:
 
 
 assert isinstance(app, OpenGroup)
-app.add_section("Experiments", [new, compare, run, sweep, report, track])
+app.add_section("Experiments", [new, compare, run, sweep, report, track, ui])
 app.add_section("An experiment's parts", [advise, algorithms, data, devices, population, privacy])
 app.add_section("Federations", [demo, serve, join, server, client, helper])
 

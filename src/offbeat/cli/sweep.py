@@ -58,6 +58,7 @@ def sweep(
     from offbeat.cli.experiments import select_labels
     from offbeat.cli.terminal import command_line, console
     from offbeat.config import experiment_file
+    from offbeat.overview.page import update_overview
     from offbeat.runs.progress import Progress
     from offbeat.sweeps import result
     from offbeat.sweeps.page.page import write_sweep_report
@@ -78,6 +79,7 @@ def sweep(
     best = result.best_trials(done)
     path = result.write_best(wanted, best, folder)
     click.echo(f"Report: {write_sweep_report(folder, command_line())}")
+    update_overview(folder, is_default=output is None)
     click.echo(f"Best settings: {path}\n\n{result.settings(best)}\n")
     # On the sweep's own seeds the best of many trials looks better than it is.
     first = max(experiment.seeds) + 1
@@ -98,9 +100,11 @@ def show_sweep(searched: "Searched", trials: "Trials", folder: Path) -> None:
 def report_on_sweep(folder: Path, output: Path | None) -> None:
     """Print the trials of a sweep's folder and write its report anew."""
     from offbeat.cli.terminal import command_line
+    from offbeat.overview.page import update_overview
     from offbeat.sweeps.page.page import write_sweep_report
     from offbeat.sweeps.record import read_record
 
     searched, trials = read_record(folder)
     show_sweep(searched, trials, output or folder)
     click.echo(f"Report: {write_sweep_report(folder, command_line(), output)}")
+    update_overview(output or folder, is_default=False)

@@ -19,11 +19,12 @@ The folder of an unfinished run ends in ``.unfinished``: its tables are in chunk
 
 import json
 import math
+import os
 import shutil
 import tempfile
 import tomllib
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -113,7 +114,10 @@ class Run:
 
 @contextmanager
 def lock_folder(folder: Path, name: str = ".lock") -> Generator[None]:
-    """Make the folder, check that it can be written, and lock it with a file."""
+    """Make the folder, check that it can be written, and lock it with a file.
+
+    The file says which process has it.
+    """
     lock = FileLock(folder / name, blocking=False)
     with disk_errors(f"into {folder}", "choose another folder with --output"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -124,10 +128,17 @@ def lock_folder(folder: Path, name: str = ".lock") -> Generator[None]:
         except Timeout:
             raise OffbeatError(f"another run is writing into {folder}: wait for it, or choose another folder") from None
     try:
+        describe_lock(folder, (), name)
         yield
     finally:
         (folder / name).unlink(missing_ok=True)
         lock.release()
+
+
+def describe_lock(folder: Path, runs: Sequence[str], name: str = ".lock") -> None:
+    """Write into the lock of this process which runs it carries out."""
+    with suppress(OSError):  # Windows lets nobody write into it
+        (folder / name).write_text(json.dumps({"process": os.getpid(), "runs": list(runs)}), encoding="utf-8")
 
 
 @contextmanager

@@ -84,6 +84,7 @@ def run_all(
             for label in labels
             for seed in experiment.seeds
         ]
+        run_directory.describe_lock(folder, [task.path.name for task in tasks])
         if fresh:
             for task in tasks:
                 config = task.config(dataset)

@@ -10,15 +10,18 @@ from typing import Any
 import jinja2
 
 
-def render(template: str, style: str, script: str, data: Mapping[str, Any], **values: Any) -> str:
+def render(
+    template: str, style: str, script: str, data: Mapping[str, Any], *, connects: bool = False, **values: Any
+) -> str:
     """Return the page of a template.
 
     It gets ``values`` and ``policy``, ``style``, ``script`` and ``data``. Its policy allows its own style and its own
-    script, by their hashes.
+    script, by their hashes; a page that ``connects`` may also ask its own server.
     """
+    own_server = "connect-src 'self'; " if connects else ""
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"{own_server}base-uri 'none'; form-action 'none'"
     )
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True

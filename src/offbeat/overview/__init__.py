@@ -1,0 +1,1 @@
+"""Overview of a folder: all its experiments and sweeps."""
