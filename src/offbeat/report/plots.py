@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from offbeat.report.available_share import available_share
+from offbeat.report.coinciding import take_turns
 from offbeat.report.curves import MeanCurve, cost_axis, mean_curve, measure_title, seed_curve
 from offbeat.report.metrics import Measure, main_measure
 from offbeat.report.plot_style import GREY, INK, STYLE, WIDTH, line_styles, matplotlib_dashes, tidy, title
@@ -111,6 +112,7 @@ def curves(over: str, runs: Sequence[Run], target: float | None, measure: Measur
     for curve, colour in bands:
         axes.fill_between(curve.xs, curve.low, curve.high, color=colour, alpha=0.16, linewidth=0, zorder=1.5)
     axes.set_ylim(y_limits)  # the limits of the seeds: the interval of a few is often far wider
+    take_turns(axes)
     if len(ends) == len(groups) and all(end.x > 0.85 * axis.end for end in ends):
         _label_ends(axes, ends)
     else:  # a label in the middle of the plot would cover other curves
