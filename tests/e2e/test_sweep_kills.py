@@ -39,7 +39,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, tiny_toml: str) -> dict[str,
 
 def files(folder: Path) -> dict[str, bytes]:
     """Return all files but those that hold times."""
-    timed = ("timing.json", "optuna.journal", ".sweep.lock")
+    timed = ("timing.json", "report.html", "optuna.journal", ".sweep.lock")  # the report names its command
     paths = [path for path in folder.rglob("*") if path.is_file() and path.name not in timed]
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 

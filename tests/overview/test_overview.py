@@ -180,3 +180,10 @@ def test_texts_of_others_are_data(tmp_path):
     page = overview_page(tmp_path, [{"folder": "</script><b>", "finished": ""}])
     assert "</script><b>" not in page
     assert entries_of(page) == [{"folder": "</script><b>", "finished": ""}]
+
+
+def test_a_name_that_is_not_utf_8(runs, tmp_path):
+    (tmp_path / os.fsdecode(b"a\xff")).symlink_to(runs / "one", target_is_directory=True)
+    page = write_overview(tmp_path).read_text(encoding="utf-8")
+    assert entries_of(page)[0]["folder"] == os.fsdecode(b"a\xff")
+    assert write_overview(tmp_path).read_text(encoding="utf-8") == page

@@ -84,7 +84,7 @@ def _stamp(folder: Path, names: Sequence[str]) -> str:
             parts.append(f"{name} {(folder / name).stat().st_mtime_ns}")
         except OSError:
             continue
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return hashlib.sha256("\n".join(parts).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def _entry(folder: Path, names: Sequence[str], stamp: str) -> Entry:

@@ -38,7 +38,7 @@ function item(entry, place) {
   body.append(element("p", {class: "quiet"}, [entry.world, entry.kind === "sweep" ? "" : entry.algorithms.join(", ")].filter(part => part).join(" · ")));
   if (entry.progress) body.append(stateOf(entry.progress));
   if (entry.report) {
-    const path = [entry.folder, entry.report].map(encodeURIComponent).join("/");
+    const path = [entry.folder, entry.report].map(part => encodeURIComponent(part.replace(/\p{Cs}/gu, "?"))).join("/");
     body.append(element("p", {}, element("a", {href: path, "aria-label": `Report of ${entry.folder}`}, "Report")));
   }
   const [day, time] = entry.finished.split("T");

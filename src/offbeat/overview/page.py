@@ -43,7 +43,9 @@ def write_overview(folder: Path, seconds: float = math.inf) -> Path | None:
     before = _read(path)
     if path.exists() and _MARK not in before:
         return None
-    return write_file(path, overview_page(folder, entries(folder, entries_of(before), seconds)).encode())
+    return write_file(
+        path, overview_page(folder, entries(folder, entries_of(before), seconds)).encode(errors="backslashreplace")
+    )
 
 
 def update_overview(results: Path, *, is_default: bool) -> None:

@@ -68,7 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(HTTPStatus.OK, content, "application/json")
             elif path in ("/", "/index.html"):
                 page = overview_page(self.server.folder, self.server.entries(), connects=True)
-                self._answer(HTTPStatus.OK, page.encode(), _TYPES[".html"])
+                self._answer(HTTPStatus.OK, page.encode(errors="backslashreplace"), _TYPES[".html"])
             else:
                 self._file(path)
         except OffbeatError as error:

@@ -37,7 +37,10 @@ def write_sweep_report(folder: Path, command: str, output: Path | None = None) -
         runs = collect([folder])
     except OffbeatError:  # none has begun
         runs = []
-    return write_file((output or folder) / "report.html", sweep_page(searched, trials, runs, command).encode())
+    return write_file(
+        (output or folder) / "report.html",
+        sweep_page(searched, trials, runs, command).encode(errors="backslashreplace"),
+    )
 
 
 def sweep_page(searched: Searched, trials: Trials, runs: Sequence[Run], command: str) -> str:
