@@ -88,9 +88,10 @@ function compare_chosen() {
   });
   fill(id("results"), "Result", names, [...results].filter(([, cells]) => cells.some(cell => cell && cell !== "–"))
     .map(([key, cells]) => [key, ...cells]));
+  const read = chosen.map(entry => Object.keys(entry.settings).length > 0);
   const keys = [...new Set(chosen.flatMap(entry => Object.keys(entry.settings)))];
   const rows = keys.map(key => [key, ...chosen.map(entry => entry.settings[key] ?? null)]);
-  const different = rows.filter(([, first, ...others]) => others.some(value => value !== first));
+  const different = rows.filter(([, ...values]) => new Set(values.filter((_, place) => read[place])).size > 1);
   fill(id("differences"), "Setting", names, different);
   id("same").textContent = `${plural(rows.length - different.length, "other setting")} the same.`;
 }
