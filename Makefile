@@ -7,7 +7,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check bytecode test test-long test-all test-studies test-algorithm lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages planted bench-service bench-viewers bench-privacy live-page docs reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
+.PHONY: help run check bytecode test test-long test-all test-studies test-algorithm lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages planted bench-service bench-viewers bench-privacy front-picture live-page docs reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -147,6 +147,10 @@ bench-service: .venv/installed ## what the server takes, beside bare sockets (20
 
 bench-viewers: .venv/installed ## what ten open live pages cost the server per update, at a steady pace and at its limit (10 minutes); ARGS="--quick"
 	$(BIN)/python benchmarks/viewers.py $(ARGS)
+
+front-picture: .venv/installed ## run experiments/nights.toml, draw the picture of the front page from it, and print its numbers (two minutes)
+	$(BIN)/offbeat compare experiments/nights.toml --jobs 2
+	$(BIN)/python docs/make_front_picture.py
 
 live-page: .venv/installed-dev ## take the pictures of docs/concepts/live-page.md from a real run, in Chromium
 	PYTHONPATH=. $(BIN)/python docs/make_live_page.py

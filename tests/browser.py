@@ -3,6 +3,7 @@
 import json
 import shutil
 import time
+from importlib.resources import files
 from pathlib import Path
 
 from selenium import webdriver
@@ -57,6 +58,17 @@ class Browser:
 
     def run(self, script, *arguments):
         return self.driver.execute_script(script, *arguments)
+
+    def barriers(self):
+        """Return the serious faults that axe-core finds: the rule, and where."""
+        axe = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+        self.command("Runtime.evaluate", expression=axe)  # whatever the page's policy says
+        found = self.driver.execute_async_script("axe.run(document).then(arguments[0])")
+        return [
+            (fault["id"], [node["target"] for node in fault["nodes"]])
+            for fault in found["violations"]
+            if fault["impact"] in ("serious", "critical")
+        ]
 
     def find(self, selector):
         return self.driver.find_element(By.CSS_SELECTOR, selector)

@@ -79,9 +79,10 @@ def test_means_are_followed_by_half_the_confidence_interval():
     rows = summarise([a_run("a", seed, each, totals={"counted": 10 * seed}) for seed, each in enumerate(values)])
     # 0.6, 0.8 and 0.7: s = 0.1; t = 4.303 for 2 degrees of freedom; 4.303 · 0.1 / √3 = 0.248.
     assert cells(rows)["Final accuracy"] == ("70.0 ± 24.8 %",)
-    assert cells(rows)["Updates counted"] == ("10.0 ± 24.8",)
+    # 0, 10 and 20: half is 24.8, more than half of the mean: 10 / exp(2.48) = 0.84, 10 · exp(2.48) = 119.7.
+    assert cells(rows)["Updates counted"] == ("10 (1 to 120)",)
     assert cells(rows)["Real time"] == ("2.0 s",)
-    assert caption(rows).endswith("Mean ± half the 95 % confidence interval (Student's t) over 3 seeds.")
+    assert caption(rows).endswith("Mean ± half the 95 % confidence interval (Student's t), or its ends, over 3 seeds.")
     assert "over 1 to 3 seeds" in caption([*rows, *summarise([a_run("b")])])
 
 
@@ -215,7 +216,8 @@ def test_a_row_has_one_unit():
     runs += [a_run("b", seed, times[2 - 2 * seed], totals={"bytes_up": 3_100_000}) for seed in (0, 1)]
     rows = summarise(runs)
     # 200 and 400 s; 0 and 200 s: s = 141.4 s, so 12.706 · s / √2 = 1270.6 s = 21.2 min in both.
-    assert cells(rows)["Time to 50 %"] == ("5.0 ± 21.2 min", "1.7 ± 21.2 min")
+    # 5 / exp(21.2 / 5) = 0.07, 5 · exp(21.2 / 5) = 345.4; exp(21.2 / 1.67) is over 100.
+    assert cells(rows)["Time to 50 %"] == ("5.0 min (0.1 to 345.4 min)", "1.7 min (0 to ∞)")
     assert cells(rows)["Sent by clients"] == ("234.6 kB", "3,100.0 kB")
     assert cells([*rows, *summarise([a_run("c", totals={"bytes_up": 0})])])["Sent by clients"][2] == "0 B"
 

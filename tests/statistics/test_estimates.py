@@ -6,6 +6,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbeat.metric_bounds import AMOUNT, SHARE
 from offbeat.statistics.estimates import Estimate, Paired, difference, estimate, half_width, ratio
 
 
@@ -71,3 +72,20 @@ def test_a_missing_value_leaves_no_ratio(bad):
     assert ratio({1: 2.0, 2: bad}, {1: 1.0, 2: 1.0}) is None
     assert ratio({1: 2.0, 2: 1.0}, {1: 1.0, 2: bad}) is None
     assert ratio({1: 2.0, 3: bad}, {1: 1.0, 2: 1.0}) == Paired(2.0, None, None, 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "bounds", "ends"),
+    [
+        ((0.9, 0.95, 1.0), SHARE, (0.8257934, 1.0)),  # 0.95 ± 0.1242
+        ((100, 101, 102), AMOUNT, (98.51586, 103.48414)),  # ± 2.484, which is little
+        ((0, 10, 20), AMOUNT, (0.8340, 119.90)),  # 10 / exp(2.4841) and 10 · exp(2.4841)
+        ((1, 11, 21), (1.0, math.inf), (1.8340, 120.90)),
+        ((0, 0, 0), AMOUNT, (0, 0)),
+        ((0, 1), AMOUNT, (0, math.inf)),  # 12.7 standard errors
+        ((7,), AMOUNT, None),
+    ],
+)
+def test_an_interval_is_within_the_bounds(values, bounds, ends):
+    found = estimate(values, bounds).interval
+    assert found == (None if ends is None else pytest.approx(ends, rel=1e-4))

@@ -17,6 +17,7 @@ from offbeat.algorithms import Algorithm
 from offbeat.config.algorithm_table import hyper_parameters_of
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.import_path import check_utf8
+from offbeat.metric_bounds import Bounds
 from offbeat.runs.directory import disk_errors
 from offbeat.runs.writer import RunWriter
 from offbeat.simulation.client_time import ClientTime
@@ -42,6 +43,7 @@ class RunRecord:
     real_seconds: float
     by_label: Mapping[str, float] = field(default_factory=dict)
     client_time: ClientTime | None = None
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
 
     def write(self, folder: Path, label: str) -> Path:
         """Write the run's folder, below another one and with a label of its own."""
@@ -51,7 +53,9 @@ class RunRecord:
         for evaluation in self.evaluations:
             writer.add(evaluation, [])
         writer.add(None, [VisitEnded(**visit) for visit in self.visits.to_pylist()], list(self.by_clients))
-        writer.finish(self.model, self.real_seconds, by_label=self.by_label, client_time=self.client_time)
+        writer.finish(
+            self.model, self.real_seconds, by_label=self.by_label, client_time=self.client_time, bounds=self.bounds
+        )
         return path
 
 

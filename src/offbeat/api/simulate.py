@@ -237,6 +237,7 @@ def simulate(
         time.monotonic() - began,
         by_label,
         simulation.client_time,
+        simulation.workload.objective.bounds,
     )
     history = History(
         evaluations,

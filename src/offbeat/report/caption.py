@@ -34,7 +34,7 @@ def caption(rows: Sequence[SummaryRow]) -> str:
     seeds = sorted({row.seeds for row in rows})
     if seeds[-1] > 1:
         number = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-        sentences.append(f"Mean ± half the 95 % confidence interval (Student's t) over {number} seeds.")
+        sentences.append(f"Mean ± half the 95 % confidence interval (Student's t), or its ends, over {number} seeds.")
         sentences += _fewer_seeds(rows)
     if any(row.epsilon is not None and math.isfinite(row.epsilon) for row in rows):
         sentences.append("ε: of a run with secret noise; a simulation's is made of its seed and protects nobody.")

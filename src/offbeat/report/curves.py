@@ -10,7 +10,7 @@ from offbeat import units
 from offbeat.client_metrics import CLIENT, STATISTICS, metric_of
 from offbeat.report.metrics import Measure, cost
 from offbeat.runs.directory import Run
-from offbeat.statistics.estimates import half_width
+from offbeat.statistics.estimates import half_width, interval
 from offbeat.training.trainer_names import TRAINING_LOSS
 
 _Unit = Callable[[float], tuple[float, str]]
@@ -87,8 +87,9 @@ def mean_curve(curves: Sequence[Curve], measure: Measure) -> MeanCurve:
     if len(curves) == 1:
         return MeanCurve(xs, mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan))
     half = half_width(seeds.std(axis=0, ddof=1), len(curves))
-    low, high = mean - half, mean + half
-    return MeanCurve(xs, mean, *((np.maximum(low, 0.0), np.minimum(high, 100.0)) if measure.is_share else (low, high)))
+    scale = 100.0 if measure.is_share else 1.0
+    least, most = measure.bounds
+    return MeanCurve(xs, mean, *interval(mean, half, (scale * least, scale * most)))
 
 
 def together(curves: Sequence[Curve]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

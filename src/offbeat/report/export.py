@@ -3,12 +3,11 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from offbeat.client_metrics import column
 from offbeat.report.caption import caption
-from offbeat.report.metrics import Measure
 from offbeat.report.summary import TAIL, SummaryRow
 from offbeat.report.table import lines
 from offbeat.runs.directory import Run, disk_errors
@@ -78,15 +77,11 @@ def csv_bytes(table: Iterable[Sequence[object]]) -> bytes:
 
 def _estimates(row: SummaryRow) -> Iterator[tuple[object, ...]]:
     main = row.measure
-    measured: list[tuple[str, Measure, Estimate | None]] = [
-        *((f"final_{measure.name}", measure, estimate) for measure, estimate in row.final.items()),
-        (f"best_{main.name}", main, row.best),
-        (f"mean_of_last_{TAIL}_{main.name}", main, row.tail),
-        *((f"final_{column(main.name, name)}", main, estimate) for name, estimate in row.clients.items()),
-    ]
-    for name, measure, estimate in measured:
-        yield from _line(row, name, estimate, measure.interval)
-    amounts = {
+    estimates = {
+        **{f"final_{measure.name}": estimate for measure, estimate in row.final.items()},
+        f"best_{main.name}": row.best,
+        f"mean_of_last_{TAIL}_{main.name}": row.tail,
+        **{f"final_{column(main.name, name)}": estimate for name, estimate in row.clients.items()},
         "reached_target": None if row.target is None else _alone(row, row.reached),
         "median_seconds_to_target": None if row.target is None else _alone(row, row.median_to_target),
         "seconds_to_target": row.seconds_to_target,
@@ -105,8 +100,8 @@ def _estimates(row: SummaryRow) -> Iterator[tuple[object, ...]]:
         "bytes_down": row.bytes_down,
         "bytes_up": row.bytes_up,
     }
-    for name, estimate in amounts.items():
-        yield from _line(row, name, estimate, lambda mean, half: (mean - half, mean + half))
+    for name, estimate in estimates.items():
+        yield from _line(row, name, estimate)
     for name, paired in (("speed_up", row.speed_up), (f"difference_of_final_{main.name}", row.difference)):
         if paired is not None:
             ends = ("" if end is None else end for end in (paired.low, paired.high))
@@ -118,13 +113,10 @@ def _alone(row: SummaryRow, value: float | None) -> Estimate | None:
     return None if value is None else Estimate(value, None, None, row.seeds)
 
 
-def _line(
-    row: SummaryRow, name: str, estimate: Estimate | None, interval: Callable[[float, float], tuple[float, float]]
-) -> Iterator[tuple[object, ...]]:
+def _line(row: SummaryRow, name: str, estimate: Estimate | None) -> Iterator[tuple[object, ...]]:
     if estimate is not None:
-        mean, half = estimate.mean, estimate.half_width
         deviation = "" if estimate.deviation is None else estimate.deviation
-        yield row.label, name, mean, deviation, *(("", "") if half is None else interval(mean, half)), estimate.seeds
+        yield row.label, name, estimate.mean, deviation, *(estimate.interval or ("", "")), estimate.seeds
 
 
 def _history(run: Run, columns: Sequence[str]) -> Iterator[tuple[object, ...]]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
@@ -11,7 +11,9 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.number_checks import is_number
 
 from offbeat import units
-from offbeat.runs.directory import Run
+from offbeat.metric_bounds import AMOUNT, KNOWN, SHARE, UNBOUNDED, Bounds
+from offbeat.runs.directory import Run, read_bounds
+from offbeat.statistics import estimates
 from offbeat.training.trainer_names import TRAINING_LOSS
 
 LOSS = "loss"
@@ -24,6 +26,7 @@ _COSTS = {
     "bytes_up": ("bytes_up",),
     "epsilon": ("epsilon",),
 }
+_POSITIVE = ("cross_entropy", "mse", "bce", "nll_loss")  # losses
 _SHARES = ("accuracy",)  # 0 … 1, written in percent
 
 
@@ -34,6 +37,12 @@ class Measure:
     name: str
     higher_is_better: bool  # known for the main measure and the loss, assumed for others
     is_share: bool  # 0 … 1, written in percent
+    bounds: Bounds = field(default=UNBOUNDED, compare=False)  # of the values, where they are known
+
+    def __post_init__(self) -> None:
+        """Bound shares."""
+        if self.is_share:
+            object.__setattr__(self, "bounds", SHARE)
 
     @property
     def title(self) -> str:
@@ -43,11 +52,15 @@ class Measure:
     def write(self, value: float, half_width: float | None = None) -> str:
         """Write a value as ``83.1 %`` or ``0.453 ± 0.012``.
 
-        An interval that is cut off at 0 or 100 % is written with its ends: ``98.9 % (95.2 to 100 %)``.
+        An interval that is cut off at a bound is written with its ends: ``98.9 % (95.2 to 100 %)``.
         """
-        if self.is_share and half_width and not half_width <= value <= 1 - half_width:
+        if half_width:
             low, high = self.interval(value, half_width)
-            return f"{units.percent(value)} ({100 * low:.3g} to {100 * high:.3g} %)"
+            if (low, high) != (value - half_width, value + half_width):
+                if self.is_share:
+                    return f"{units.percent(value)} ({100 * low:.3g} to {100 * high:.3g} %)"
+                most = "∞" if math.isinf(high) else units.number(high)
+                return f"{units.number(value)} ({units.number(low)} to {most})"
         return (units.percent if self.is_share else units.number)(value, half_width)
 
     def write_difference(self, value: float, half_width: float | None = None) -> str:
@@ -58,9 +71,9 @@ class Measure:
         return text if value < 0 else f"+{text}"
 
     def interval(self, value: float, half_width: float) -> tuple[float, float]:
-        """Return the ends of an interval; those of a share are within 0 and 1."""
-        low, high = value - half_width, value + half_width
-        return (max(low, 0.0), min(high, 1.0)) if self.is_share else (low, high)
+        """Return the ends of an interval, within the bounds."""
+        low, high = estimates.interval(np.array(value), np.array(half_width), self.bounds)
+        return float(low), float(high)
 
     def at(self, target: float) -> str:
         """Write a target without padding its digits: ``80 %`` or ``loss 0.5``."""
@@ -93,8 +106,22 @@ def measures_of(run: Run) -> list[Measure]:
     better = table.get("better", "lower" if names[0] == LOSS else "higher")
     if better not in ("higher", "lower"):
         raise OffbeatError(f"{run.path / 'config.toml'}: evaluate.better must be 'higher' or 'lower', got {better!r}")
-    main = Measure(names[0], better == "higher", names[0] in _SHARES)
-    return [main, *(Measure(name, name not in (LOSS, TRAINING_LOSS), name in _SHARES) for name in names[1:])]
+    bounds = _bounds(run, names)
+    main = Measure(names[0], better == "higher", names[0] in _SHARES, bounds[names[0]])
+    return [
+        main,
+        *(Measure(name, name not in (LOSS, TRAINING_LOSS), name in _SHARES, bounds[name]) for name in names[1:]),
+    ]
+
+
+def _bounds(run: Run, names: Sequence[str]) -> dict[str, Bounds]:
+    """Return the bounds of a run's measures; of its own metrics, as it recorded them."""
+    built_in = {**KNOWN, TRAINING_LOSS: UNBOUNDED, LOSS: UNBOUNDED}
+    model: object = run.config.get("model", {})
+    if isinstance(model, Mapping) and cast("Mapping[str, Any]", model).get("loss", "cross_entropy") in _POSITIVE:
+        built_in[LOSS] = built_in[TRAINING_LOSS] = AMOUNT
+    recorded = read_bounds(run) if any(name not in built_in for name in names) else {}
+    return {name: recorded.get(name, built_in.get(name, UNBOUNDED)) for name in names}
 
 
 def main_measure(runs: Sequence[Run]) -> Measure:

@@ -84,7 +84,9 @@ class EndScale:
 
     def interval(self, pair: Pair, row: SummaryRow) -> str:
         """See ``Scale``."""
-        return f"{_difference(row.measure, -pair.high)} to {_difference(row.measure, -pair.low)}"
+        least, most = row.measure.bounds
+        low, high = max(-pair.high, least - most), min(-pair.low, most - least)
+        return f"{_difference(row.measure, low)} to {_difference(row.measure, high)}"
 
     @staticmethod
     def _side(row: SummaryRow) -> str:

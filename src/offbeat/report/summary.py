@@ -9,6 +9,7 @@ import numpy as np
 from offbeat_core.errors import OffbeatError
 
 from offbeat.client_metrics import CLIENTS_EVALUATED, STATISTICS, column
+from offbeat.metric_bounds import AMOUNT, SHARE, UNBOUNDED, Bounds
 from offbeat.report.metrics import Measure, cost, main_measure, measures_of, target_for
 from offbeat.runs.directory import Run, read_client_time
 from offbeat.runs.parquet_chunks import Columns
@@ -109,9 +110,15 @@ def _row(
         label=runs[0].label,
         seeds=len(runs),
         measure=measure,
-        final={one: _last(runs, one.name) for one in measures_of(runs[0]) if all(one in others for others in measured)},
-        best=estimate(measure.best(curve) for curve in curves),
-        tail=estimate(curve[-TAIL:].mean() for curve in curves) if all(len(c) >= TAIL for c in curves) else None,
+        final={
+            one: _last(runs, one.name, one.bounds)
+            for one in measures_of(runs[0])
+            if all(one in others for others in measured)
+        },
+        best=estimate((measure.best(curve) for curve in curves), measure.bounds),
+        tail=estimate((curve[-TAIL:].mean() for curve in curves), measure.bounds)
+        if all(len(curve) >= TAIL for curve in curves)
+        else None,
         target=target,
         log_seconds={run.seed: _log_seconds(run, times[run.seed]) for run in runs},
         ends=_ends(runs, measure),
@@ -126,23 +133,23 @@ def _row(
         speed_up=None if other_world else ratio(baseline_times, times),
         difference=None if other_world else difference(_ends(runs, measure), _ends(baseline, measure)),
         other_world=other_world,
-        versions=_last(runs, "version"),
-        counted=_last(runs, "counted"),
-        unused=_last(runs, "unused"),
-        lost=_last(runs, "lost"),
-        bytes_down=_last(runs, "bytes_down"),
-        bytes_up=_last(runs, "bytes_up"),
+        versions=_last(runs, "version", AMOUNT),
+        counted=_last(runs, "counted", AMOUNT),
+        unused=_last(runs, "unused", AMOUNT),
+        lost=_last(runs, "lost", AMOUNT),
+        bytes_down=_last(runs, "bytes_down", AMOUNT),
+        bytes_up=_last(runs, "bytes_up", AMOUNT),
         epsilon=_spent(runs, "epsilon"),
         epsilon_replace_one=_spent(runs, "epsilon_replace_one"),
         clients=_over_clients(runs, measure),
         displacement=_displacement(runs),
-        mean_staleness=estimate(stale.mean() for stale in staleness) if staleness else None,
+        mean_staleness=estimate((stale.mean() for stale in staleness), AMOUNT) if staleness else None,
         max_staleness=int(max(stale.max() for stale in staleness)) if staleness else None,
-        waiting_share=_if_all(time and time.waiting_share for time in client_times),
+        waiting_share=_if_all((time and time.waiting_share for time in client_times), SHARE),
         never_counted=_if_all(
             time and never_counted(run.events, time.clients) for run, time in zip(runs, client_times, strict=True)
         ),
-        real_seconds=estimate(run.real_seconds for run in finished) if finished else None,
+        real_seconds=estimate((run.real_seconds for run in finished), AMOUNT) if finished else None,
         without_version=tuple(run.seed for run in without_version),
         why_no_version=_why_no_version(without_version),
         unfinished={run.seed: float(run.history["seconds"][-1]) for run in runs if not run.finished},
@@ -233,7 +240,7 @@ def _displacement(runs: Sequence[Run]) -> Estimate | None:
     """Return how far an update moves the model; None if none counted in some run."""
     if not all(run.history["counted"][-1] for run in runs):
         return None
-    return estimate(run.history["displacement"][-1] / run.history["counted"][-1] for run in runs)
+    return estimate((run.history["displacement"][-1] / run.history["counted"][-1] for run in runs), AMOUNT)
 
 
 def _over_all(costs: Mapping[int, float | None]) -> Estimate | None:
@@ -241,11 +248,11 @@ def _over_all(costs: Mapping[int, float | None]) -> Estimate | None:
     return _if_all(costs.values())
 
 
-def _if_all(values: Iterable[float | None]) -> Estimate | None:
+def _if_all(values: Iterable[float | None], bounds: Bounds = AMOUNT) -> Estimate | None:
     """Return the estimate; None if a value is unknown."""
     found = list(values)
     known = [value for value in found if value is not None]
-    return estimate(known) if len(known) == len(found) else None
+    return estimate(known, bounds) if len(known) == len(found) else None
 
 
 def _median(times: Mapping[int, float | None]) -> float | None:
@@ -263,12 +270,12 @@ def _over_clients(runs: Sequence[Run], measure: Measure) -> dict[str, Estimate]:
     columns = {statistic: column(measure.name, statistic) for statistic in STATISTICS}
     if not all(CLIENTS_EVALUATED in run.history and columns["mean"] in run.history for run in runs):
         return {}
-    return {statistic: _last(runs, name) for statistic, name in columns.items()}
+    return {statistic: _last(runs, name, measure.bounds) for statistic, name in columns.items()}
 
 
 def _spent(runs: Iterable[Run], column: str) -> float | None:
     return max((float(run.history[column][-1]) for run in runs if column in run.history), default=None)
 
 
-def _last(runs: Iterable[Run], column: str) -> Estimate:
-    return estimate(run.history[column][-1] for run in runs)
+def _last(runs: Iterable[Run], column: str, bounds: Bounds = UNBOUNDED) -> Estimate:
+    return estimate((run.history[column][-1] for run in runs), bounds)

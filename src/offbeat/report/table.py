@@ -15,6 +15,7 @@ from offbeat.statistics.estimates import Estimate
 NOTHING = "–"
 MARK = "•"  # before the best values
 
+_SHARE = Measure("share", higher_is_better=True, is_share=True)
 _Of = Callable[[SummaryRow], Estimate | None]
 _Write = Callable[[float, float | None], str]
 
@@ -96,7 +97,7 @@ def _of_clients(rows: Sequence[SummaryRow]) -> list[Line]:
     if not any(row.waiting_share for row in rows):  # runs of earlier versions
         return []
     return [
-        _line("Time clients wait", rows, lambda row: row.waiting_share, units.percent),
+        _line("Time clients wait", rows, lambda row: row.waiting_share, _SHARE.write),
         _line("Clients that never counted", rows, lambda row: row.never_counted, units.count),
     ]
 
@@ -196,8 +197,22 @@ def _numbers(
 def _line(name: str, rows: Sequence[SummaryRow], of: _Of, write: _Write) -> Line:
     """Return a line of means with their intervals."""
     found = map(of, rows)
-    cells = (Cell(NOTHING) if one is None else Cell(write(one.mean, one.half_width), one.mean) for one in found)
-    return Line(name, tuple(cells))
+    return Line(name, tuple(Cell(NOTHING) if one is None else Cell(_text(one, write), one.mean) for one in found))
+
+
+def _text(one: Estimate, write: _Write) -> str:
+    """Write a mean as ``72.1 ± 3.2 min``, or ``22.7 min (8.1 to 63.4 min)``.
+
+    The second form is for an interval that is not even, since times, counts and bytes are not below 0.
+    """
+    ends = one.interval
+    if ends is None or one.bounds[0] or not math.isinf(one.bounds[1]) or not one.is_uneven:
+        return write(one.mean, one.half_width)
+    if math.isinf(ends[1]):
+        return f"{write(one.mean, None)} (0 to ∞)"
+    (low, _, low_unit), (high, _, unit) = (write(end, None).partition(" ") for end in ends)
+    low = low if low_unit == unit else f"{low} {low_unit}"
+    return f"{write(one.mean, None)} ({low} to {high}{' ' if unit else ''}{unit})"
 
 
 def _durations(name: str, rows: Sequence[SummaryRow], of: _Of) -> Line:

@@ -7,6 +7,7 @@
 ``clients.parquet``       with ``evaluate.on_clients``, a row for each client's evaluation: version, loss, metrics
 ``model.safetensors``     the final model, by parameter name
 ``labels.json``           its accuracy on the test examples of each label, where accuracy is measured
+``bounds.json``           the bounds of the experiment's own metrics, if some have any
 ``client_time.json``      how many clients there are, and how long they waited and worked, all together
 ``versions.json``         versions that the numbers depend on: Python, packages, trainer, threads
 ``timing.json``           real and processor seconds, date, machine, commit, and notes such as that a GPU's memory
@@ -34,6 +35,7 @@ import pyarrow as pa
 from filelock import FileLock, Timeout
 from offbeat_core.errors import OffbeatError
 
+from offbeat.metric_bounds import Bounds
 from offbeat.runs.parquet_chunks import Columns, chunk_paths, read_columns
 from offbeat.simulation.client_time import ClientTime
 from offbeat.training.trainer_names import TRAINING_LOSS
@@ -218,6 +220,19 @@ def read_client_time(run: Run) -> ClientTime | None:
     """Read how long the clients of a finished run waited; None without that file."""
     path = run.path / "client_time.json"
     return _read(path, _client_time) if path.is_file() else None
+
+
+def read_bounds(run: Run) -> dict[str, Bounds]:
+    """Read the bounds of a finished run's own metrics; empty without that file."""
+    path = run.path / "bounds.json"
+    return _read(path, _pairs) if path.is_file() else {}
+
+
+def _pairs(file: Path) -> dict[str, Bounds]:
+    found = {name: (float(low), float(high)) for name, (low, high) in json.loads(file.read_bytes()).items()}
+    if not all(low < high for low, high in found.values()):
+        raise ValueError("bounds that are not possible")
+    return found
 
 
 def _client_time(file: Path) -> ClientTime:

@@ -170,6 +170,7 @@ class _Recording:
             processor_seconds=processor_seconds,
             by_label=by_label,
             client_time=self._simulation.client_time,
+            bounds=workload.objective.bounds,
         )
 
 

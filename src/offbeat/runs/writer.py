@@ -18,6 +18,7 @@ from offbeat_core.files import sync_file, sync_folder, write_durably
 from safetensors.torch import save
 from torch import Tensor
 
+from offbeat.metric_bounds import Bounds
 from offbeat.runs import directory as run_directory
 from offbeat.runs.parquet_chunks import ChunkedTable
 from offbeat.runs.resume import check_chunks, check_settings, check_versions
@@ -119,10 +120,12 @@ class RunWriter:
         processor_seconds: float | None = None,
         by_label: Mapping[str, float] | None = None,
         client_time: ClientTime | None = None,
+        bounds: Mapping[str, Bounds] | None = None,
     ) -> None:
         """Write the finished run to its path; an earlier run there is removed afterwards.
 
-        ``by_label`` is the model's accuracy on each label, where that was measured.
+        ``by_label`` is the model's accuracy on each label, where that was measured; ``bounds`` are those of metrics
+        that are not built in.
         """
         new = self._path.with_name(f".{self._path.name}.partial")
         with _disk_errors(self._path):
@@ -137,6 +140,8 @@ class RunWriter:
                 (new / "model.safetensors").write_bytes(save(dict(model)))
                 if by_label:
                     _write(new / "labels.json", _as_json(by_label))
+                if bounds:
+                    _write(new / "bounds.json", _as_json(bounds))
                 if client_time is not None:
                     _write(new / "client_time.json", _as_json(asdict(client_time)))
                 timing: dict[str, Any] = {"real_seconds": real_seconds}

@@ -11,6 +11,7 @@ from offbeat_core.randomness import Purpose, integer
 from offbeat_core.user_code_errors import user_code
 from torch import Tensor
 
+from offbeat.metric_bounds import bounds_of, check_within
 from offbeat.model_inputs import Inputs, divide_inputs, map_inputs
 from offbeat.process_memory import is_out_of_memory
 from offbeat.training.accelerator import CPU, Accelerator
@@ -178,6 +179,8 @@ class _Measure:
         number = float(value)
         if not math.isfinite(number):
             raise OffbeatError(f"the metric {self.name} is {number}, which is not a finite number")
+        if not isinstance(self._metric, BatchMetric):
+            check_within(self.name, number, bounds_of("", self._metric))
         return number
 
 

@@ -10,6 +10,7 @@ from offbeat_core.errors import OffbeatError, setting
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 
+from offbeat.metric_bounds import KNOWN, UNBOUNDED, Bounds, bounds_of
 from offbeat.model_inputs import Inputs
 from offbeat.training.batch_metrics import Iou, MacroF1, Perplexity, accuracy
 from offbeat.training.cross_entropy_calls import CrossEntropyCalls
@@ -45,6 +46,15 @@ class Objective:
     loss: Loss
     metrics: Metrics = field(default_factory=dict)
     training_loss: bool = False
+
+    @property
+    def bounds(self) -> dict[str, Bounds]:
+        """The bounds of metrics that have any and are not built in.
+
+        Raises ``OffbeatError`` if they are not a pair of numbers, the lower one first.
+        """
+        found = {name: bounds_of(name, metric) for name, metric in self.metrics.items()}
+        return {name: bounds for name, bounds in found.items() if bounds not in (UNBOUNDED, KNOWN.get(name))}
 
     def fresh(self) -> "Objective":
         """Return the objective with the loss in its first state, for one visit."""

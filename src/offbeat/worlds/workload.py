@@ -170,7 +170,7 @@ def _built_in_model(section: ModelSection, dataset: Dataset | None) -> nn.Module
 
 def build_objective(loss: str | Given, metrics: Sequence[str | Given]) -> Objective:
     """Return a loss and metrics, which may be names or import paths."""
-    return Objective(
+    objective = Objective(
         loss=load_loss(loss),
         metrics={
             metric_name(metric): METRICS[metric].function
@@ -181,6 +181,9 @@ def build_objective(loss: str | Given, metrics: Sequence[str | Given]) -> Object
         },
         training_loss=TRAINING_LOSS in metrics,
     )
+    with error_prefix("evaluate.metrics"):
+        _ = objective.bounds  # which may be wrong
+    return objective
 
 
 def with_default_metrics(experiment: Experiment, dataset: Dataset) -> Experiment:

@@ -46,6 +46,14 @@ def test_the_tables_that_matter_are_not_cut_on_a_usual_screen(browser, number, t
         assert browser.run("return arguments[0].scrollWidth - arguments[0].clientWidth", frame) == 0, name
 
 
+@pytest.mark.parametrize("dark", [False, True])
+def test_axe_core_finds_no_serious_fault(browser, report, dark):
+    browser.open(report, 1280, dark)
+    for details in browser.all("details"):
+        browser.run("arguments[0].open = true", details)
+    assert browser.barriers() == []
+
+
 def test_the_policy_refuses_other_scripts_styles_and_requests(browser, report):
     browser.open(report)
     browser.run("""

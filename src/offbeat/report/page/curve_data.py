@@ -78,7 +78,7 @@ def _measures(runs: Sequence[Run]) -> list[Measure]:
     """Return the measures of any run: of the test set, then over clients."""
     tested = list(dict.fromkeys(measure for run in runs for measure in measures_of(run)))
     over_clients = [
-        Measure(column(measure.name, statistic), measure.higher_is_better, measure.is_share)
+        Measure(column(measure.name, statistic), measure.higher_is_better, measure.is_share, measure.bounds)
         for measure in tested
         for statistic in STATISTICS
     ]

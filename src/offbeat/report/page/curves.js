@@ -76,7 +76,7 @@ function mainChart() {
   if (CURVES.available) {
     const {shares} = CURVES.available;
     place.append(element("p", {class: "note"},
-      `Over virtual time the background is darker the more clients are available: ${Math.min(...shares)} to ${Math.max(...shares)} %.`));
+      `Bands over virtual time: the more clients are available, from ${Math.min(...shares)} to ${Math.max(...shares)} %, the stronger.`));
   }
   if (CURVES.note) place.append(element("p", {class: "note"}, CURVES.note));
 }
