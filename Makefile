@@ -7,7 +7,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check bytecode test test-long test-all test-studies test-algorithm lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages planted bench-service bench-viewers bench-privacy front-picture live-page docs reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
+.PHONY: help run check bytecode test test-long test-all test-studies test-algorithm lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages planted bench-service bench-viewers bench-privacy front-picture live-page docs axe reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -166,6 +166,9 @@ bench-peers: .venv/installed ## the same workloads on other simulators, each in 
 docs: .venv/installed-dev reference ## build the documentation into site/, test its examples, links and numbers
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	$(BIN)/pytest tests/docs
+
+axe: .venv/installed-dev ## check pages of the site that make docs built with axe-core, in Chromium (a minute; not in CI)
+	PYTHONPATH=. $(BIN)/python tools/axe.py
 
 reference: .venv/installed ## write docs/reference.md from what checks the experiment's file
 	$(BIN)/python docs/make_reference.py
