@@ -56,6 +56,9 @@ def measure_title(measure: Measure) -> str:
     return f"test {measure.title}"
 
 
+BAND = 4  # seeds; of fewer, each is drawn, and no interval
+_DIVERGED = 10.0
+
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -65,7 +68,7 @@ class MeanCurve:
 
     xs: NDArray[np.float64]
     mean: NDArray[np.float64]
-    low: NDArray[np.float64]  # NaN for one seed
+    low: NDArray[np.float64]  # NaN for fewer than BAND seeds
     high: NDArray[np.float64]
 
 
@@ -84,12 +87,30 @@ def mean_curve(curves: Sequence[Curve], measure: Measure) -> MeanCurve:
     """
     xs, seeds = together(curves)
     mean = seeds.mean(axis=0)
-    if len(curves) == 1:
+    if len(curves) < BAND:
         return MeanCurve(xs, mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan))
     half = half_width(seeds.std(axis=0, ddof=1), len(curves))
     scale = 100.0 if measure.is_share else 1.0
     least, most = measure.bounds
     return MeanCurve(xs, mean, *interval(mean, half, (scale * least, scale * most)))
+
+
+def has_diverged(run: Run) -> bool:
+    """Return whether a loss was not finite, or the last one ten times the first."""
+    loss = run.history["loss"].astype(np.float64)
+    return not np.isfinite(loss).all() or bool(len(loss) and loss[-1] > _DIVERGED * loss[0] > 0)
+
+
+def who_diverged(runs: Sequence[Run]) -> str:
+    """Return a sentence that names runs which must not set a chart's range, or "".
+
+    While all have diverged, all are seen.
+    """
+    diverged = [run for run in runs if has_diverged(run)]
+    if not diverged or len(diverged) == len(runs):
+        return ""
+    names = ", ".join(f"{run.label}, seed {run.seed}" for run in diverged)
+    return f"Diverged, not in the range: {names}."
 
 
 def together(curves: Sequence[Curve]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

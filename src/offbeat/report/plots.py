@@ -12,17 +12,25 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+from numpy.typing import NDArray
 
 from offbeat.report.available_share import available_share
 from offbeat.report.coinciding import take_turns
-from offbeat.report.curves import MeanCurve, cost_axis, mean_curve, measure_title, seed_curve
+from offbeat.report.curves import (
+    BAND,
+    MeanCurve,
+    cost_axis,
+    has_diverged,
+    mean_curve,
+    measure_title,
+    seed_curve,
+    who_diverged,
+)
 from offbeat.report.metrics import Measure, main_measure
 from offbeat.report.plot_style import GREY, INK, STYLE, WIDTH, line_styles, matplotlib_dashes, tidy, title
 from offbeat.report.staleness_bins import staleness_bins
 from offbeat.runs.directory import Run
 from offbeat.runs.settings import by_label
-
-_BAND = 3  # seeds; the interval of two is mostly wider than the plot
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,7 @@ def curves(over: str, runs: Sequence[Run], target: float | None, measure: Measur
         colour, dashes = styles[label].colour, matplotlib_dashes(styles[label].dash)
         lines = [seed_curve(run, measure, over, axis.unit) for run in group]
         curve = mean_curve(lines, measure)
-        if len(lines) >= _BAND:
+        if len(lines) >= BAND:
             points = np.concatenate(lines, axis=1).T
             axes.update_datalim(points[np.isfinite(points).all(axis=1)])
             bands.append((curve, colour))
@@ -108,6 +116,9 @@ def curves(over: str, runs: Sequence[Run], target: float | None, measure: Measur
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g} %"))
     if target is not None:
         _draw_target(axes, scale * target, measure.at(target))
+    if diverged := who_diverged(runs):
+        _fit(axes, [seed_curve(run, measure, over, axis.unit)[1] for run in runs if not has_diverged(run)])
+        axes.set_title(diverged, loc="left", color=GREY)
     y_limits = axes.get_ylim()
     for curve, colour in bands:
         axes.fill_between(curve.xs, curve.low, curve.high, color=colour, alpha=0.16, linewidth=0, zorder=1.5)
@@ -124,13 +135,22 @@ def curves(over: str, runs: Sequence[Run], target: float | None, measure: Measur
 
 def _note(seeds: Sequence[int]) -> str:
     parts: list[str] = []
-    if any(1 < number < _BAND for number in seeds):
+    if any(1 < number < BAND for number in seeds):
         parts.append("thin: one seed")
     if any(number > 1 for number in seeds):
         parts.append("bold: mean of the seeds")
-    if any(number >= _BAND for number in seeds):
+    if any(number >= BAND for number in seeds):
         parts.append("shaded: its 95 % confidence interval")
     return ", ".join(parts)
+
+
+def _fit(axes: Axes, curves: Sequence[NDArray[np.float64]]) -> None:
+    """Set the range to that of the curves."""
+    values = np.concatenate(curves)
+    values = values[np.isfinite(values)]
+    if len(values):
+        space = 0.05 * (values.max() - values.min()) or 1.0
+        axes.set_ylim(values.min() - space, values.max() + space)
 
 
 def _draw_target(axes: Axes, target: float, name: str) -> None:

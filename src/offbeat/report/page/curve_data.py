@@ -9,7 +9,17 @@ from numpy.typing import NDArray
 
 from offbeat.client_metrics import STATISTICS, column
 from offbeat.report.available_share import available_share
-from offbeat.report.curves import CostAxis, Curve, cost_axis, mean_curve, measure_title, seed_curve
+from offbeat.report.curves import (
+    BAND,
+    CostAxis,
+    Curve,
+    cost_axis,
+    has_diverged,
+    mean_curve,
+    measure_title,
+    seed_curve,
+    who_diverged,
+)
 from offbeat.report.metrics import Measure, cost, measures_of
 from offbeat.runs.directory import Run
 from offbeat.runs.settings import by_label
@@ -54,13 +64,18 @@ def curve_data(runs: Sequence[Run], target: float | None) -> dict[str, Any]:
             if (mean := _mean(place, group, over, axis, measures, most))
         ],
         "available": _available(runs, axes["seconds"]),
-        "note": f"Drawn: at most {most:,} of up to {longest:,} evaluations of a run." if longest > most else "",
+        "band": BAND,
+        "note": " ".join(filter(None, [who_diverged(runs), _thinned_note(most, longest)])),
     }
 
 
 def _available(runs: Sequence[Run], axis: CostAxis) -> dict[str, Any] | None:
     found = available_share(runs, axis.unit * axis.end)
     return found and {"edges": short(found.edges / axis.unit), "shares": short(100 * found.shares)}
+
+
+def _thinned_note(most: int, longest: int) -> str:
+    return f"Drawn: at most {most:,} of up to {longest:,} evaluations of a run." if longest > most else ""
 
 
 def spends_privacy(run: Run) -> bool:
@@ -96,6 +111,7 @@ def _seed(place: int, run: Run, axes: dict[str, CostAxis], measures: Sequence[Me
     return {
         "label": place,
         "seed": run.seed,
+        "diverged": has_diverged(run),
         "x": {over: short(cost(over, run)[chosen] / axes[over].unit) for over in known},
         "y": {one.name: short(_curve(run, one, "seconds", 1.0)[1][chosen]) for one in measures},
     }

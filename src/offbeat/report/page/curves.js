@@ -12,20 +12,23 @@ function smooth(values, reach) {
 
 function curvesOf(over, measure, mode, reach) {
   const seeds = CURVES.seeds.filter(run => run.x[over]);
-  const single = label => seeds.filter(run => run.label === label).length === 1;
+  const number = label => seeds.filter(run => run.label === label).length, single = label => number(label) === 1;
   const of = (curve, x) => ({label: curve.label, x, y: smooth(curve.y[measure], reach)});
-  const lines = seeds.filter(run => mode === "seeds" || single(run.label)).map(run => ({
-    ...of(run, run.x[over]), width: single(run.label) ? 2.5 : 1.2,
+  // Of a few seeds, each is drawn beside the mean, in place of a band. The legend reads the mean.
+  const lines = seeds.filter(run => mode === "seeds" || number(run.label) < CURVES.band).map(run => ({
+    ...of(run, run.x[over]), width: single(run.label) ? 2.5 : 1.2, offScale: run.diverged,
+    isBeside: mode !== "seeds" && !single(run.label),
   }));
   if (mode === "seeds") return lines;
   const means = CURVES.means.filter(mean => mean.axis === over).map(mean => {
-    const own = seeds.filter(run => run.label === mean.label).flatMap(run => run.y[measure]).filter(y => y !== null);
+    const runs = seeds.filter(run => run.label === mean.label), offScale = runs.some(run => run.diverged);
+    const own = runs.filter(run => !run.diverged).flatMap(run => run.y[measure]).filter(y => y !== null);
     const lowest = own.reduce((low, y) => Math.min(low, y), Infinity);
     const highest = own.reduce((high, y) => Math.max(high, y), -Infinity);
     const low = smooth(mean.low[measure], reach), high = smooth(mean.high[measure], reach);
     return {
-      ...of(mean, mean.x), low, high,
-      reach: [...low, ...high].filter(y => y !== null).map(y => Math.min(highest, Math.max(lowest, y))),
+      ...of(mean, mean.x), low, high, offScale,
+      reach: offScale ? own : [...low, ...high].filter(y => y !== null).map(y => Math.min(highest, Math.max(lowest, y))),
     };
   });
   return [...lines, ...means].filter(curve => curve.y.some(y => y !== null)).sort((one, other) => one.label - other.label);

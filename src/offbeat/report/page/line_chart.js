@@ -39,7 +39,7 @@ function sample(place) {
 
 class LineChart {
   // view() returns {title, axis, x, y, share, target, heading, curves}: x and y are "linear" or "log"; a curve has
-  // label, x, y and may have low, high, reach, width, note. Curves of one label are toggled together. It may have
+  // label, x, y and may have low, high, reach, width, note, offScale, isBeside. Curves of one label are toggled together. It may have
   // available: edges and shares (%) of intervals of x, which the background shows.
   constructor(place, view) {
     this.view = view;
@@ -144,11 +144,12 @@ class LineChart {
       low = Math.min(low, value);
       high = Math.max(high, value);
     };
-    for (const curve of this.shown) {
-      if (this.hidden.has(curve.label)) continue;
-      curve[key].forEach(take);
+    const shown = this.shown.filter(curve => !this.hidden.has(curve.label));
+    for (const curve of shown) {
+      if (key !== "y" || !curve.offScale) curve[key].forEach(take);
       if (key === "y" && curve.reach) curve.reach.forEach(take);
     }
+    if (low > high) shown.forEach(curve => curve[key].forEach(take)); // all have diverged
     if (key === "y") take(this.now.target);
     if (low > high) return [this.now[key] === "log" ? 0.1 : 0, 1];
     if (this.now[key] === "log") return key === "x" && low < high ? [low, high] : [low / 1.1, high * 1.1];
@@ -252,7 +253,7 @@ class LineChart {
     const digits = value => share && value !== null ? value.toFixed(1) : plain(value);
     this.readout.textContent = x === null ? heading : `${axis}: ${plain(x)}`;
     for (const [label, place] of this.values) {
-      const texts = this.shown.filter(curve => curve.label === label).map(curve => {
+      const texts = this.shown.filter(curve => curve.label === label && !curve.isBeside).map(curve => {
         if (x === null && curve.note !== undefined) return curve.note;
         const at = x ?? curve.x[curve.x.length - 1];
         const low = curve.low ? interpolated(curve.x, curve.low, at) : null;
