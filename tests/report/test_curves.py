@@ -26,16 +26,17 @@ def test_the_mean_is_where_all_seeds_are():
     assert values.tolist() == [[1, 3], [1, 2]]
 
 
-def test_one_seed_has_no_interval():
-    one = mean_curve([curve(1.0, 2.0)], LOSS)
-    assert one.mean.tolist() == [1, 2]
-    assert np.isnan([one.low, one.high]).all()
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_few_seeds_have_no_interval(seeds):
+    few = mean_curve([curve(1.0, 2.0 + seed) for seed in range(seeds)], LOSS)
+    assert few.mean.tolist() == [1, 1.5 + seeds / 2]
+    assert np.isnan([few.low, few.high]).all()
 
 
 def test_the_interval_of_a_share_stays_between_0_and_100_percent():
-    ends = [curve(10.0, 5.0), curve(10.0, 50.0), curve(10.0, 99.0)]
+    ends = [curve(10.0, 5.0), curve(10.0, 50.0), curve(10.0, 99.0), curve(10.0, 86.0)]
     share, other = mean_curve(ends, ACCURACY), mean_curve(ends, LOSS)
-    assert share.mean[1] == other.mean[1] == pytest.approx(154 / 3)
+    assert share.mean[1] == other.mean[1] == pytest.approx(60)
     assert 0 <= share.low[1] < share.mean[1] < share.high[1] <= 100
     assert other.low[1] < 0
     assert other.high[1] > 100

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
+from offbeat.report.page.curve_data import curve_data
 from offbeat.report.plot_style import line_styles
 from offbeat.report.plots import _apart, curves, staleness
 from tests.report.example_runs import a_run, draw
@@ -45,17 +46,34 @@ def test_the_mean_of_the_seeds_is_bold_and_ends_where_the_first_ends():
 
 
 def test_the_band_is_the_confidence_interval_of_the_mean():
-    runs = [a_run("a", seed, (0.1, value), seconds=MINUTE) for seed, value in enumerate((0.4, 0.5, 0.6))]
+    runs = [a_run("a", seed, (0.1, value), seconds=MINUTE) for seed, value in enumerate((0.4, 0.5, 0.6, 0.5))]
     (axes,) = draw(curves("seconds", [*runs, a_run("b", seconds=MINUTE)], None)).axes
     (band,) = axes.collections  # one seed has none
-    # At 60 s: s = 10 %, t = 4.3027 for 2 degrees of freedom; 4.3027 · 10 / √3 = 24.84. At 0 s the seeds agree.
+    # At 60 s: s = √(200 / 3) %, t = 3.1824 for 3 degrees of freedom; 3.1824 · 8.165 / 2 = 12.99.
+    # At 0 s the seeds agree.
     points = band.get_paths()[0].vertices
-    assert sorted({round(y, 2) for x, y in points if x == 60}) == [pytest.approx(25.16), pytest.approx(74.84)]
+    assert sorted({round(y, 2) for x, y in points if x == 60}) == [pytest.approx(37.01), pytest.approx(62.99)]
     assert [y for x, y in points if x == 0] == pytest.approx([10] * sum(points[:, 0] == 0))
     assert not [line for line in axes.lines if line.get_linewidth() < 1]
     assert axes.get_title(loc="right") == "bold: mean of the seeds, shaded: its 95 % confidence interval"
     low, high = axes.get_ylim()
-    assert low < 10 < 60 < high < 74.84  # all seeds are seen, a wide band is cut off
+    assert low < 10 < 60 < high < 62.99  # all seeds are seen, a wide band is cut off
+
+
+def test_a_diverged_run_does_not_set_the_range_and_is_named():
+    config = {"evaluate": {"metrics": [], "better": "lower"}}
+    runs = [a_run("a", seed, (2.0, 1.0 + seed), seconds=MINUTE, **config) for seed in (0, 1)]
+    runs += [
+        a_run("b", 0, (2.0, 1000.0), seconds=MINUTE, **config),
+        a_run("b", 1, (2.0, 0.5), seconds=MINUTE, **config),
+    ]
+    (axes,) = draw(curves("seconds", runs, None)).axes
+    assert axes.get_ylim() == pytest.approx((0.425, 2.075))
+    assert axes.get_xlabel().split("\n")[1] == "Diverged, not in the range: b, seed 0."
+    assert curve_data(runs, None)["note"] == "Diverged, not in the range: b, seed 0."
+    assert [seed["diverged"] for seed in curve_data(runs, None)["seeds"]] == [False, False, True, False]
+    (axes,) = draw(curves("seconds", runs[2:3], None)).axes
+    assert axes.get_ylim()[1] > 1000
 
 
 def test_a_measure_that_falls():

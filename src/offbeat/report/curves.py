@@ -58,6 +58,7 @@ def measure_title(measure: Measure) -> str:
 
 BAND = 4  # seeds; of fewer, each is drawn, and no interval
 _DIVERGED = 10.0
+_NAMED = 3  # runs
 
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -109,8 +110,9 @@ def who_diverged(runs: Sequence[Run]) -> str:
     diverged = [run for run in runs if has_diverged(run)]
     if not diverged or len(diverged) == len(runs):
         return ""
-    names = ", ".join(f"{run.label}, seed {run.seed}" for run in diverged)
-    return f"Diverged, not in the range: {names}."
+    names = "; ".join(f"{run.label}, seed {run.seed}" for run in diverged[:_NAMED])
+    more = f" and {len(diverged) - _NAMED} more" if len(diverged) > _NAMED else ""
+    return f"Diverged, not in the range: {names}{more}."
 
 
 def together(curves: Sequence[Curve]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

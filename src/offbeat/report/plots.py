@@ -85,6 +85,7 @@ def curves(over: str, runs: Sequence[Run], target: float | None, measure: Measur
     figure = Figure(figsize=(WIDTH, 4.1), layout="constrained")
     axes = figure.subplots()
     tidy(axes)
+    limits = _limits([seed_curve(run, measure, over, axis.unit)[1] for run in runs if not has_diverged(run)])
     ends: list[_End] = []
     bands: list[tuple[MeanCurve, str]] = []
     for label, group in groups.items():
@@ -102,6 +103,8 @@ def curves(over: str, runs: Sequence[Run], target: float | None, measure: Measur
         known = np.flatnonzero(np.isfinite(curve.mean))
         if len(known):
             end = _End(float(curve.xs[known[-1]]), float(curve.mean[known[-1]]), label, colour)
+            if any(map(has_diverged, group)) and not limits[0] <= end.y <= limits[1]:
+                continue
             axes.plot(end.x, end.y, "o", color=colour, markersize=4.5, clip_on=False)
             ends.append(end)
     available = available_share(runs, axis.unit * axis.end) if over == "seconds" else None
@@ -116,9 +119,10 @@ def curves(over: str, runs: Sequence[Run], target: float | None, measure: Measur
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g} %"))
     if target is not None:
         _draw_target(axes, scale * target, measure.at(target))
-    if diverged := who_diverged(runs):
-        _fit(axes, [seed_curve(run, measure, over, axis.unit)[1] for run in runs if not has_diverged(run)])
-        axes.set_title(diverged, loc="left", color=GREY)
+    diverged = who_diverged(runs)
+    if diverged and np.isfinite(limits).all():
+        axes.set_ylim(*limits)
+        axes.set_xlabel(f"{axes.get_xlabel()}\n{diverged}")
     y_limits = axes.get_ylim()
     for curve, colour in bands:
         axes.fill_between(curve.xs, curve.low, curve.high, color=colour, alpha=0.16, linewidth=0, zorder=1.5)
@@ -144,13 +148,13 @@ def _note(seeds: Sequence[int]) -> str:
     return ", ".join(parts)
 
 
-def _fit(axes: Axes, curves: Sequence[NDArray[np.float64]]) -> None:
-    """Set the range to that of the curves."""
-    values = np.concatenate(curves)
-    values = values[np.isfinite(values)]
-    if len(values):
-        space = 0.05 * (values.max() - values.min()) or 1.0
-        axes.set_ylim(values.min() - space, values.max() + space)
+def _limits(curves: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
+    """Return the range of the curves with some space; all numbers without curves."""
+    values = np.concatenate([curve[np.isfinite(curve)] for curve in curves]) if curves else np.zeros(0)
+    if not len(values):
+        return -np.inf, np.inf
+    space = 0.05 * float(values.max() - values.min()) or 1.0
+    return float(values.min()) - space, float(values.max()) + space
 
 
 def _draw_target(axes: Axes, target: float, name: str) -> None:

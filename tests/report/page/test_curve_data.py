@@ -28,7 +28,7 @@ def test_each_seed_has_its_costs_and_its_measures():
 
 
 def test_the_mean_of_the_seeds_and_its_interval_which_stays_a_share():
-    runs = [a_run("a", seed, (0.1, value)) for seed, value in enumerate((0.1, 0.5, 0.99))]
+    runs = [a_run("a", seed, (0.1, value)) for seed, value in enumerate((0.1, 0.5, 0.99, 0.53))]
     (mean,) = [one for one in curve_data(runs, None)["means"] if one["axis"] == "versions"]
     assert mean["x"] == [0, 1]
     assert mean["y"]["accuracy"] == [10, 53]
