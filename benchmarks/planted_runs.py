@@ -65,9 +65,9 @@ def main() -> None:
 def _report(runs: Sequence[Run], world: str, folder: Path) -> tuple[bool, bool, bool]:
     """Return whether the report states something, warns, and is right."""
     page = write_report(runs, folder / "report", world, "make planted").read_text(encoding="utf-8")
-    found = re.search(r'class="finding"[^>]*>(.*?)</', page, re.DOTALL)
+    found = re.search(r'class="finding"[^>]*>(.*?)</p>', page, re.DOTALL)
     assert found is not None
-    sentence = unescape(found[1])
+    sentence = unescape(re.sub(r"<.*?>", " ", found[1]))
     is_warned = "Not tuned" in sentence
     statements = set(verdict(summarise(runs)).statements())
     is_stated = " faster than " in sentence

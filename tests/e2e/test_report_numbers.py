@@ -178,7 +178,8 @@ def test_the_summary_and_the_finding(place, folder, tables, targets, tmp_path):
             assert [float(text) for text in found if text] == pytest.approx(known, rel=1e-9, abs=1e-12), (label, name)
             assert lines[label, name]["seeds"] == "4"
 
-    (finding,) = re.findall(r'class="finding">(.*?)<', page)
+    (finding,) = re.findall(r'class="finding">(.*?)</p>', page)
+    finding = re.sub(r"</?span>", "", finding)
     times = {label: to_target(tables, label, target, "seconds") for label in LABELS}
     reached = {label: int(np.isfinite(own).sum()) for label, own in times.items()}
     if not any(reached.values()):
