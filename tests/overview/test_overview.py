@@ -159,6 +159,7 @@ def test_the_page_filters_compares_and_follows(browser, server, runs, tmp_path):
         browser.look(width, dark)
         browser.wait_until_drawn()
         assert browser.run("return document.documentElement.scrollWidth") <= width
+    assert browser.barriers() == []
     searched = Searched("<b>", "accuracy", "higher", (1, 2), 5, {"fedbuff": {"local.lr": Numbers(0, 1, False)}})
     with lock_folder(runs / "moving", ".sweep.lock"):
         write_record(searched, {"fedbuff": []}, runs / "moving")

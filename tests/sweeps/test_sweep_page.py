@@ -75,6 +75,7 @@ def test_trials_are_picked_on_an_axis(browser, tmp_path):
         browser.wait_until_drawn()
         assert browser.run("return document.documentElement.scrollWidth") <= width
         assert browser.console() == browser.requested() == []
+    assert browser.barriers() == []
     assert len(browser.all("polyline")) == 6
     handle = browser.all(".handle")[1]
     browser.run("arguments[0].scrollIntoView({block: 'center'})", handle)
