@@ -155,17 +155,17 @@ FAULTS: dict[Plant, tuple[str | None, int]] = {  # the trouble that shows it mos
     acknowledge_before_the_commit: ("kill", 0),
     append_without_a_fence: ("stop", 0),
     write_the_blob_after_the_row: (None, 0),
-    deny_without_a_look_at_the_log: ("stop", 48),
-    deny_over_http_at_once: ("stop", 31),
-    go_on_after_a_failed_append: ("stop", 6),
+    deny_without_a_look_at_the_log: ("stop", 90),
+    deny_over_http_at_once: ("stop", 32),
+    go_on_after_a_failed_append: ("stop", 10),
     take_an_unknown_outcome_for_a_success: ("kill", 5),
     take_over_without_the_last_row: ("kill", 1),
     begin_no_epoch: ("stop", 1),
     keep_a_stale_cache_of_tokens: (None, 25),
-    publish_before_the_rows: ("cut_log", 5),
+    publish_before_the_rows: ("cut_log", 17),
     answer_from_memory: ("cut_log", 1),
     wake_nobody: (None, 6),
-    forget_who_waits_at_a_front: (None, 6),
+    forget_who_waits_at_a_front: (None, 27),
 }
 
 
