@@ -173,7 +173,7 @@ def judge_one(
     """Add one comparison to the tally."""
     rows = summarise(runs)
     tally.tables += 1
-    sentence = finding(rows)
+    sentence = finding(rows, None)
     if sentence.startswith("No run reached"):
         tally.covered += 1
         return

@@ -49,7 +49,7 @@ PAPERS = {"nights": Paper("#1d2126", "#5b636d", "#d9dde2"), "nights-dark": Paper
 
 def print_numbers(rows: Sequence[SummaryRow]) -> None:
     """Print the finding, all pairs with their simultaneous intervals, and the costs."""
-    print(finding(rows).partition(" Not tuned:")[0])  # they are, see the experiment's file
+    print(finding(rows, None).partition(" Not tuned:")[0])  # they are, see the experiment's file
     for scale in (TimeScale(), EndScale()):
         for pair in all_pairs({row.label: scale.values(row) for row in rows}):
             pair = pair if pair.mean is None or pair.mean < 0 else pair.reversed()  # the better one first

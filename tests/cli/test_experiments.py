@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from offbeat.overview.entries import entries
 from offbeat.runs import run_all as runs
 from offbeat.runs.directory import read
 
@@ -28,6 +29,8 @@ class TestCompare:
         assert "fedbuff 1, seed 1000000: " in out
         assert (folder / "runs/tiny-tuned/fedbuff-seed1/config.toml").exists()
         assert (folder / "runs/tiny-tuned/tuning/sweep.csv").exists()
+        (overview,) = entries(folder / "runs")
+        assert "Tuned by 2 trials." in overview["finding"]
         code, out, _ = offbeat("report", "runs/tiny-tuned")
         assert code == 0
         assert "Tuned by 2 trials." in out

@@ -88,7 +88,7 @@ def ended(**values):
     ],
 )
 def test_the_sentence(runs, sentence):
-    assert finding(summarise(runs)) == sentence
+    assert finding(summarise(runs), None) == sentence
 
 
 def test_updates_that_move_the_model_much_farther_are_named():
@@ -98,18 +98,18 @@ def test_updates_that_move_the_model_much_farther_are_named():
         for seed in range(2)
     ]
     sentence = "Not tuned: fedfa's updates move the model 5.0 times as far as fedbuff's (0.2 against 0.04 an update)."
-    assert finding(summarise(runs)).endswith(sentence)
+    assert finding(summarise(runs), None).endswith(sentence)
     alike = [run for run in runs if run.label != "fedbuff"]
     alike[0].history["displacement"][-1] *= 1.1
-    assert "Not tuned" not in finding(summarise(alike))
+    assert "Not tuned" not in finding(summarise(alike), None)
 
 
 @pytest.mark.parametrize("evaluate", [None, ACCURACY])
 def test_unfinished_runs_are_named_instead(evaluate):
     half = [a_run("b", seed, (0.1, 0.2), evaluate=evaluate, finished=False) for seed in (1, 2)]
     runs = [a_run("fedavg", seed, evaluate=evaluate) for seed in (1, 2)]
-    assert finding(summarise([*runs, *half])) == "No finding yet, unfinished: b (seeds 1, 2)."
-    assert finding(summarise(half[:1])) == "No finding yet, unfinished: b (seed 1)."
+    assert finding(summarise([*runs, *half]), None) == "No finding yet, unfinished: b (seeds 1, 2)."
+    assert finding(summarise(half[:1]), None) == "No finding yet, unfinished: b (seed 1)."
 
 
 def test_times_that_are_equal_by_rounding_separate_nothing():
@@ -121,20 +121,20 @@ def test_times_that_are_equal_by_rounding_separate_nothing():
     ]
     # log(8 / 7) = 0.134; of rounding (1/6)² / 12, about: 4.303 · √(0.0445² + 0.0386²) / √3 = 0.146.
     assert "3 seeds do not decide: b was 1.1 times as fast as fedavg (95 % interval 0.99 to 1.3" in finding(
-        summarise(runs)
+        summarise(runs), None
     )
 
 
 def test_seeds_of_one_algorithm_alone_do_not_matter():
     runs = timed(fedavg=(200, 410), b=(100, 200))
-    text = finding(summarise([*runs, a_run("fedavg", 2, (0.1, 0.2))]))
+    text = finding(summarise([*runs, a_run("fedavg", 2, (0.1, 0.2))]), None)
     assert "2 seeds" in text
     assert text.endswith("50 % was missed by fedavg in 1 of 3 seeds.")
 
 
 def test_an_unfinished_run_that_has_reached_the_target_counts():
     runs = [a_run("fedavg", 0, (0.1, 0.2, 0.5)), a_run("b", 0, finished=False)]
-    assert finding(summarise(runs)) == "b reached 50 % 2.0 times as fast as fedavg in one seed: run several."
+    assert finding(summarise(runs), None) == "b reached 50 % 2.0 times as fast as fedavg in one seed: run several."
 
 
 def test_a_lower_loss_is_better():
@@ -144,6 +144,6 @@ def test_a_lower_loss_is_better():
         for label, ends in {"fedavg": (1.0, 2.0, 3.0), "b": (0.5, 1.51, 2.49)}.items()
         for seed, end in enumerate(ends)
     ]
-    assert finding(summarise(runs)) == (
+    assert finding(summarise(runs), None) == (
         "b ended below fedavg: 0.500 loss below fedavg (95 % interval 0.475 to 0.525, 3 seeds)."
     )

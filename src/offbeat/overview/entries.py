@@ -17,6 +17,7 @@ from offbeat.report.collect import collect
 from offbeat.report.finding import finding
 from offbeat.report.summary import summarise
 from offbeat.report.table import main_lines
+from offbeat.report.tuning import ReportedTuning
 from offbeat.runs import directory as run_directory
 from offbeat.runs.settings import flat, world_of
 from offbeat.sweeps.page.page import best_of_labels
@@ -120,7 +121,7 @@ def _experiment(folder: Path) -> dict[str, Any]:
     return {
         **_of_configurations([run.config for run in runs]),
         "world": world_of(runs),
-        "finding": finding(rows),
+        "finding": finding(rows, ReportedTuning.of(runs, rows[0].measure)),
         "results": [
             {"name": line.name, "values": {row.label: cell.text for row, cell in zip(rows, line.cells, strict=True)}}
             for line in main_lines(rows)

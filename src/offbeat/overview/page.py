@@ -11,11 +11,11 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.overview.entries import Entry, entries
 from offbeat.report.export import write_file
-from offbeat.web.self_contained_page import file_text, render
+from offbeat.web.self_contained_page import file_text, render, script_of
 
 _FILE = "index.html"
 _SECONDS = 2.0  # that a command takes for it, apart from its own results
-_MARK = '<meta name="generator" content="offbeat">'
+_MARK = "<!-- Overview by Offbeat. -->"
 _DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 _HERE = "offbeat.overview"
 _THERE = "offbeat.report.page"
@@ -27,7 +27,7 @@ def overview_page(folder: Path, found: Sequence[Entry], *, connects: bool = Fals
     return render(
         file_text(_HERE, "overview.html"),
         file_text(_THERE, "report.css") + file_text(_HERE, "overview.css"),
-        "(() => {\n" + '"use strict";\n' + "\n".join(file_text(*place) for place in scripts) + "})();\n",
+        script_of(*scripts),
         {"entries": list(found), "connects": connects},
         connects=connects,
         title=folder.resolve().name.encode(errors="backslashreplace").decode(),

@@ -13,11 +13,11 @@ from offbeat.statistics.all_pairs import Pair
 _UNEQUAL = 2.0  # times as far as another algorithm's update moves the model
 
 
-def finding(rows: Sequence[SummaryRow], tuning: ReportedTuning | None = None) -> str:
+def finding(rows: Sequence[SummaryRow], tuning: ReportedTuning | None) -> str:
     """Return the sentences: about the time to the target or, without one, the end.
 
     Algorithms are separated if the simultaneous interval of their difference excludes 0; see ``all_pairs``. While
-    unfinished runs may change the finding, it names them instead. ``tuning`` is that of these rows.
+    unfinished runs may change the finding, it names them instead. ``tuning`` is that of these rows; None for none.
     """
     if any(row.undecided for row in rows):
         return _which_are_unfinished(rows)

@@ -9,14 +9,23 @@ from typing import Any
 
 import jinja2
 
+_HERE = "offbeat.web"
+
 
 def render(
-    template: str, style: str, script: str, data: Mapping[str, Any], *, connects: bool = False, **values: Any
+    template: str,
+    style: str,
+    script: str,
+    data: Mapping[str, Any],
+    *,
+    title: str,
+    connects: bool = False,
+    **values: Any,
 ) -> str:
-    """Return the page of a template.
+    """Return a page; ``template`` is its element ``main``, which gets ``title`` and ``values``.
 
-    It gets ``values`` and ``policy``, ``style``, ``script`` and ``data``. Its policy allows its own style and its own
-    script, by their hashes; a page that ``connects`` may also ask its own server.
+    The page's policy allows its own style and its own script, by their hashes; one that ``connects`` may also ask its
+    own server. The script finds ``data`` as JSON in the element of that id.
     """
     own_server = "connect-src 'self'; " if connects else ""
     policy = (
@@ -26,9 +35,16 @@ def render(
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.from_string(template).render(
-        policy=policy, style=style, script=script, data=as_json(data), **values
+    main = environment.from_string(template).render(title=title, **values)
+    return environment.from_string(file_text(_HERE, "page.html")).render(
+        title=title, policy=policy, style=style, script=script, data=as_json(data), main=main.rstrip()
     )
+
+
+def script_of(*places: tuple[str, str]) -> str:
+    """Return one script, whose names no other one sees, of files: a package and a name each."""
+    own = "\n".join(file_text(*place) for place in places)
+    return f'(() => {{\n"use strict";\n{own}}})();\n'
 
 
 def file_text(package: str, name: str) -> str:

@@ -24,7 +24,7 @@ from offbeat.report.table import NOTHING, Cell, Line, cost_groups, main_lines, o
 from offbeat.report.tuning import COLUMNS, ReportedTuning
 from offbeat.runs.directory import Run, read_labels
 from offbeat.runs.settings import by_label, world_of
-from offbeat.web.self_contained_page import file_text, render
+from offbeat.web.self_contained_page import file_text, render, script_of
 
 _SCRIPTS = ("elements.js", "coinciding.js", "line_chart.js", "curves.js", "timeline.js", "tables.js", "start.js")
 
@@ -133,8 +133,8 @@ def _colours(styles: dict[str, LineStyle]) -> str:
 
 def _script() -> str:
     licence = file_text("offbeat.web", "uplot.LICENSE")
-    own = "\n".join(file_text("offbeat.report.page", name) for name in _SCRIPTS)
-    return f'/* uPlot\n\n{licence}*/\n{file_text("offbeat.web", "uplot.js")}\n(() => {{\n"use strict";\n{own}}})();\n'
+    own = script_of(*(("offbeat.report.page", name) for name in _SCRIPTS))
+    return f"/* uPlot\n\n{licence}*/\n{file_text('offbeat.web', 'uplot.js')}\n{own}"
 
 
 def write_report(runs: Sequence[Run], folder: Path, title: str, command: str, target: float | None = None) -> Path:

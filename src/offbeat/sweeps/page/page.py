@@ -20,7 +20,7 @@ from offbeat.sweeps.record import Searched, Trials, read_record
 from offbeat.sweeps.result import best_first, budget, settings, value_text
 from offbeat.sweeps.search_space import Choices, Values
 from offbeat.sweeps.trials import Trial
-from offbeat.web.self_contained_page import file_text, render
+from offbeat.web.self_contained_page import file_text, render, script_of
 
 _FIFTHS = ("best fifth", "second", "third", "fourth", "worst fifth")
 _HERE = "offbeat.sweeps.page"
@@ -50,7 +50,7 @@ def sweep_page(searched: Searched, trials: Trials, runs: Sequence[Run], command:
     return render(
         file_text(_HERE, "sweep.html"),
         file_text(_THERE, "report.css") + file_text(_HERE, "sweep.css"),
-        "(() => {\n" + '"use strict";\n' + "\n".join(file_text(*place) for place in scripts) + "})();\n",
+        script_of(*scripts),
         {"charts": [parallel_data(searched, label, own) for label, own in trials.items()]},
         title=f"Sweep of {searched.name}",
         finding=finding(searched, best),
