@@ -80,6 +80,7 @@ def test_a_missing_value_leaves_no_ratio(bad):
         ((0.9, 0.95, 1.0), SHARE, (0.8257934, 1.0)),  # 0.95 ± 0.1242
         ((100, 101, 102), AMOUNT, (98.51586, 103.48414)),  # ± 2.484, which is little
         ((0, 10, 20), AMOUNT, (0.8340, 119.90)),  # 10 / exp(2.4841) and 10 · exp(2.4841)
+        ((8, 10, 13), AMOUNT, (5.6428, 18.923)),  # 6.2516 is over half of 10.3333: times exp(±0.60499)
         ((1, 11, 21), (1.0, math.inf), (1.8340, 120.90)),
         ((0, 0, 0), AMOUNT, (0, 0)),
         ((0, 1), AMOUNT, (0, math.inf)),  # 12.7 standard errors

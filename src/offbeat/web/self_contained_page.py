@@ -22,10 +22,11 @@ def render(
     connects: bool = False,
     **values: Any,
 ) -> str:
-    """Return a page; ``template`` is its element ``main``, which gets ``title`` and ``values``.
+    """Return a page.
 
-    The page's policy allows its own style and its own script, by their hashes; one that ``connects`` may also ask its
-    own server. The script finds ``data`` as JSON in the element of that id.
+    ``template`` is its element ``main``, which gets ``title`` and ``values``. The page's policy allows its own style
+    and its own script, by their hashes; one that ``connects`` may also ask its own server. The script finds ``data`` as
+    JSON in the element of that id.
     """
     own_server = "connect-src 'self'; " if connects else ""
     policy = (
@@ -42,7 +43,7 @@ def render(
 
 
 def script_of(*places: tuple[str, str]) -> str:
-    """Return one script, whose names no other one sees, of files: a package and a name each."""
+    """Return a script of files, a package and a name each; no other sees its names."""
     own = "\n".join(file_text(*place) for place in places)
     return f'(() => {{\n"use strict";\n{own}}})();\n'
 
