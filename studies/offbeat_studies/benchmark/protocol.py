@@ -20,7 +20,6 @@ from offbeat_studies.benchmark.measures import Curve, accuracy_at
 from offbeat_studies.benchmark.spread_points import spread_points
 from offbeat_studies.benchmark.world import World
 
-TRIALS = 30
 _TUNING_SHARE = 0.5  # of the world's length
 _MEASURED_SHARE = 0.1
 
@@ -33,19 +32,17 @@ class Plan:
         world: The world.
         entries: Its algorithms.
         seeds: The seeds of the comparison.
-        trials: Trials of each algorithm.
         folder: The folder of its runs.
     """
 
     world: World
     entries: Sequence[Entry]
     seeds: Sequence[int]
-    trials: int
     folder: Path
 
     def points(self, entry: Entry) -> list[Point]:
         """Return the points that an algorithm is tuned over."""
-        return list(spread_points(entry.space, self.trials, TUNING_SEED))
+        return list(spread_points(entry.space, self.world.trials, TUNING_SEED))
 
     def trial_points(self, entry: Entry) -> list[Point]:
         """Return the points of an algorithm's trials; none if there is nothing to choose."""

@@ -38,6 +38,8 @@ class BenchmarkSection(Section):
     """Search spaces by key that replace the usual ones."""
     seeds: Annotated[int, Field(ge=2)] = 10
     """The number of seeds of the comparison."""
+    trials: Annotated[int, Field(ge=2)] = 30
+    """Trials of each algorithm."""
     settings_of: str | None = None
     """A world whose chosen settings are taken over. Labels that it has are not tuned again."""
 
@@ -74,6 +76,7 @@ class World:
         without: Labels that are not run in this world.
         space: Search spaces by key that replace the usual ones.
         seeds: The number of seeds of the comparison.
+        trials: Trials of each algorithm.
         settings_of: The world whose chosen settings are taken over.
         settings: These settings by label; the labels are not tuned again.
     """
@@ -86,6 +89,7 @@ class World:
     without: Sequence[str]
     space: Mapping[str, str]
     seeds: int = 10
+    trials: int = 30
     settings_of: str | None = None
     settings: Mapping[str, Point] = field(default_factory=dict)
 
@@ -150,6 +154,7 @@ def read_world(name: str) -> World:
         without,
         benchmark.space,
         benchmark.seeds,
+        benchmark.trials,
         benchmark.settings_of,
         settings,
     )

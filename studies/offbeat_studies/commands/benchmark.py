@@ -59,7 +59,7 @@ def benchmark(
     from offbeat_studies.benchmark import raw_data
     from offbeat_studies.benchmark.catalogue import read_entries
     from offbeat_studies.benchmark.effects import compare
-    from offbeat_studies.benchmark.protocol import TRIALS, Plan, carry_out
+    from offbeat_studies.benchmark.protocol import Plan, carry_out
     from offbeat_studies.benchmark.table import budget_line, comparison_table
     from offbeat_studies.benchmark.world import read_world, world_names
 
@@ -68,7 +68,6 @@ def benchmark(
             world,
             read_entries(world, algorithms, overs),
             range(1, (seeds or world.seeds) + 1),
-            TRIALS,
             output / world.name,
         )
         for world in map(read_world, dict.fromkeys(worlds or world_names()))

@@ -8,7 +8,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat.algorithms import ALGORITHMS
 from offbeat.sweeps.search_space import Choices, Numbers
 from offbeat_studies.benchmark.catalogue import read_entries
-from offbeat_studies.benchmark.protocol import TRIALS, Plan
+from offbeat_studies.benchmark.protocol import Plan
 from offbeat_studies.benchmark.raw_data import published
 from offbeat_studies.benchmark.world import labels, read_world, world_names
 
@@ -77,7 +77,7 @@ def test_a_world_takes_over_the_settings_that_another_one_has_tuned(tmp_path, mo
     assert (world.seeds, read_world("longtail").seeds) == (5, 10)
     tuned = published("longtail").facts
     for one in found:
-        plan = Plan(world, [one], range(1, 11), TRIALS, tmp_path)
+        plan = Plan(world, [one], range(1, 11), tmp_path)
         assert plan.points(one) == [tuned[one.label]["settings"]]
         assert len(plan.runs) == 10
     (tmp_path / "my.py").write_text(MINE, encoding="utf-8")

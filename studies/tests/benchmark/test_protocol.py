@@ -9,7 +9,7 @@ from offbeat.simulation.simulator import Simulation
 from offbeat.simulation.training_queue import DivergedError
 from offbeat_studies.benchmark import protocol
 from offbeat_studies.benchmark.catalogue import read_entries
-from offbeat_studies.benchmark.protocol import TRIALS, Plan
+from offbeat_studies.benchmark.protocol import Plan
 from offbeat_studies.benchmark.world import read_world
 
 TINY = Path(__file__).with_name("tiny_world.toml")
@@ -24,7 +24,7 @@ def plan(tmp_path):
         text = TINY.read_text(encoding="utf-8").replace("space = {", f"space = {{ 'local.lr' = '{rates}',")
         path.write_text(text.replace('"softmax"', '"mlp"\nhidden = [4]'), encoding="utf-8")
         world = read_world(str(path))
-        return Plan(world, read_entries(world, ["fedbuff"], []), [1], TRIALS, tmp_path)
+        return Plan(world, read_entries(world, ["fedbuff"], []), [1], tmp_path)
 
     return make
 
@@ -50,5 +50,5 @@ def test_the_time_of_a_short_run_is_scaled_by_the_share_that_it_reached(plan, cl
 
     monkeypatch.setattr(Simulation, "step", diverge)
     monkeypatch.setattr(protocol.time, "process_time", itertools.count().__next__)
-    # The start takes a second, and so does 1 s of the world's 40 s: 30 trials of 20 s and a run of 40 s.
-    assert plan("0.1,0.2").expected_seconds(str) == pytest.approx((30 + 1) * 1 + (30 * 0.5 + 1) * 40)
+    # The start takes a second, and so does 1 s of the world's 40 s: its 3 trials of 20 s and a run of 40 s.
+    assert plan("0.1,0.2").expected_seconds(str) == pytest.approx((3 + 1) * 1 + (3 * 0.5 + 1) * 40)

@@ -38,11 +38,6 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def few_trials(monkeypatch):
-    monkeypatch.setattr("offbeat_studies.benchmark.protocol.TRIALS", 3)
-
-
 def command(*names, seeds=2, output="out"):
     return ("benchmark", *names, "--world", WORLD, "--seeds", str(seeds), "--output", output)
 
@@ -60,13 +55,12 @@ def at_the_end(run):
     return np.interp(fine, seconds, accuracy).mean()
 
 
-@pytest.mark.long
 def test_an_algorithm_of_ones_own_is_tuned_and_placed_beside_others(offbeat, folder, monkeypatch):
     code, out, err = offbeat(*command("fedavg", "rennala", "my.py:Mine"))
     assert (code, err) == (0, "")
     budget = next(line for line in out.splitlines() if line.startswith("tiny_world: "))
     assert re.fullmatch(
-        r"tiny_world: 3 algorithms, 90 trials of half length on seed 0 and 6 runs on seeds 1 to 2; about \S+ \w+ of "
+        r"tiny_world: 3 algorithms, 9 trials of half length on seed 0 and 6 runs on seeds 1 to 2; about \S+ \w+ of "
         r"processor time in all, by a short run of each",
         budget,
     )
@@ -83,7 +77,7 @@ def test_an_algorithm_of_ones_own_is_tuned_and_placed_beside_others(offbeat, fol
             outer, _, inner = key.partition(".")
             assert (table[outer][inner] if inner else table[outer]) == value
         assert run.config["stop"]["virtual_seconds"] == 40.0
-        trials = [run_directory.read(Path(f"out/tiny_world/{label} {number}-seed0")) for number in range(30)]
+        trials = [run_directory.read(Path(f"out/tiny_world/{label} {number}-seed0")) for number in range(3)]
         assert {one.config["stop"]["virtual_seconds"] for one in trials} == {20.0}
         accuracies = [at_the_end(one) for one in trials]
         assert [accuracy for accuracy, _ in fact["trials"]] == pytest.approx(accuracies, abs=1e-4)
@@ -93,7 +87,6 @@ def test_an_algorithm_of_ones_own_is_tuned_and_placed_beside_others(offbeat, fol
     assert "Mine *" in out
 
 
-@pytest.mark.long
 def test_nothing_is_tried_where_nothing_is_to_be_chosen(offbeat, folder):
     world = folder / "taken_over.toml"
     text = Path(WORLD).read_text(encoding="utf-8").replace("without", 'settings_of = "longtail"\nwithout')
@@ -102,7 +95,7 @@ def test_nothing_is_tried_where_nothing_is_to_be_chosen(offbeat, folder):
     code, out, err = offbeat(*arguments)
     assert (code, err) == (0, "")
     # Mine has no settings there, so it is tuned.
-    assert re.search(r"^taken_over: 2 algorithms, 30 trials of half length on seed 0 and 4 runs", out, re.MULTILINE)
+    assert re.search(r"^taken_over: 2 algorithms, 3 trials of half length on seed 0 and 4 runs", out, re.MULTILINE)
     code, out, err = offbeat(*arguments[:2], *arguments[3:-1], "alone")
     assert (code, err) == (0, "")
     assert re.search(r"^taken_over: 1 algorithm, 2 runs on seeds 1 to 2; about", out, re.MULTILINE)
@@ -115,7 +108,7 @@ def test_nothing_is_tried_where_nothing_is_to_be_chosen(offbeat, folder):
     ]
 
 
-def test_the_rows_are_those_of_the_runs(offbeat, folder, few_trials):
+def test_the_rows_are_those_of_the_runs(offbeat, folder):
     assert offbeat(*command("fedbuff"))[0] == 0
     table = pq.read_table("out/tiny_world.parquet").to_pydict()
     run = run_directory.read(Path("out/tiny_world/fedbuff-seed2"))
@@ -195,7 +188,7 @@ def test_a_mistake_is_one_line(arguments, line, offbeat, folder):
     assert not Path("runs").exists()
 
 
-def test_without_a_name_a_world_whose_packages_are_missing_is_left_out(offbeat, folder, few_trials, monkeypatch):
+def test_without_a_name_a_world_whose_packages_are_missing_is_left_out(offbeat, folder, monkeypatch):
     monkeypatch.setattr("offbeat_studies.benchmark.world.world_names", lambda: ["sst2-longtail", WORLD])
     monkeypatch.setitem(sys.modules, "peft", None)
     code, out, err = offbeat("benchmark", "fedavg", "--seeds", "2", "--output", "out")
