@@ -20,15 +20,15 @@ PLANS = {
 REFUSED = {
     ("fednova", "adamw"): "FedNova's a_i are weights of SGD's gradients: leave optimizer out",
     ("scaffold", "adamw"): "SCAFFOLD's c_i are means of plain gradients: leave compression, momentum, mu and optimizer",
-    ("ace", "decay"): "ACE averages updates of old and new versions, made with one lr: leave lr_decay out",
-    ("ca2fl", "decay"): "CA2FL averages updates of old and new versions, made with one lr: leave lr_decay out",
+    ("ace", "decay"): "ace averages updates of old and new versions, made with one lr: leave lr_decay out",
+    ("ca2fl", "decay"): "ca2fl averages updates of old and new versions, made with one lr: leave lr_decay out",
     ("feddyn", "adamw"): "FedDyn's clients take plain steps: leave compression, momentum, mu and optimizer",
     (
         "ringleader",
         "decay",
-    ): "RingleaderASGD averages updates of old and new versions, made with one lr: leave lr_decay out",
-    ("mifa", "decay"): "MIFA averages updates of old and new versions, made with one lr: leave lr_decay out",
-    ("fedlaavg", "decay"): "FedLaAvg averages updates of old and new versions, made with one lr: leave lr_decay out",
+    ): "ringleader averages updates of old and new versions, made with one lr: leave lr_decay out",
+    ("mifa", "decay"): "mifa averages updates of old and new versions, made with one lr: leave lr_decay out",
+    ("fedlaavg", "decay"): "fedlaavg averages updates of old and new versions, made with one lr: leave lr_decay out",
     (
         "async_comm_sgd",
         "decay",

@@ -1,6 +1,6 @@
 """Commands on an experiment's parts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +148,8 @@ class TestDevices:
         [
             (
                 [("loop", 10.0), ("vmap", 1234.56), ("unfold", "it has no convolutions")],
-                ["loop: 10.0 visits per second", "vmap: 1,234.6 visits per second", "unfold: it has no convolutions",
-                 'trainer = "vmap"'],
+                ["loop: 10.0 visits per second in one process", "vmap: 1,234.6 visits per second in one process",
+                 "unfold: it has no convolutions", 'trainer = "vmap"'],
             ),
             ([("loop", "it failed")], ["loop: it failed"]),
         ],
@@ -159,6 +159,26 @@ class TestDevices:
     ) -> None:
         monkeypatch.setattr("offbeat.training.trainers.choice.measure_trainers", lambda *_: iter(measured))
         assert lines("--tune")[-len(shown) :] == shown
+
+    @pytest.mark.parametrize(("label", "shards"), [("fedavg", 4), ("sequential_sgd", 1)])
+    def test_tuning_measures_the_first_algorithms_clients(
+        self, lines: Callable[..., list[str]], label: str, shards: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        measured: list[int] = []
+
+        def measure(workload: Any, *_: Any) -> Iterator[Any]:
+            measured.append(len(workload.shards))
+            return iter(())
+
+        monkeypatch.setattr("offbeat.training.trainers.choice.measure_trainers", measure)
+        lines("--tune", "--set", f"algorithms={{ {label} = {{ cohort = 2 }} }}")
+        assert measured == [shards]
+
+    def test_a_flower_app_has_no_trainer_to_measure(self, offbeat: Command, tmp_path: Path) -> None:
+        (tmp_path / "app.toml").write_text(EXPERIMENT + '[flower]\napp = "a:b"\n', encoding="utf-8")
+        code, _, err = offbeat("devices", str(tmp_path / "app.toml"), "--tune")
+        assert (code, err.count("\n")) == (2, 1)
+        assert err.startswith("offbeat: --tune: the Flower app trains the clients")
 
     def test_tuning_needs_an_experiment(self, offbeat: Command) -> None:
         code, _, err = offbeat("devices", "--tune")

@@ -164,6 +164,8 @@ def _describe(experiment: "Experiment", *, tune: bool) -> None:
     from offbeat.worlds.simulation import population_of
     from offbeat.worlds.workload import build_workload, fits_on_device
 
+    if tune and experiment.flower is not None:
+        raise OffbeatError("--tune: the Flower app trains the clients, so there is no trainer to choose")
     torch.set_num_threads(1)  # as runs do
     accelerator = experiment.accelerator()
     dataset, seed = load_data(experiment, click.echo), experiment.seeds[0]
@@ -183,16 +185,19 @@ def _describe(experiment: "Experiment", *, tune: bool) -> None:
             click.echo(f"{label}: device {accelerator.device}, trainer {trainer}: {reason}")
         if tune:
             first = next(iter(experiment.algorithms))
-            _tune(workload, experiment.plan(first), experiment.algorithm(first))
+            algorithm = experiment.algorithm(first)
+            theirs = replace(workload, shards=population_of(algorithm, population).shards)
+            _tune(theirs, experiment.plan(first), algorithm)
 
 
 def _tune(workload: "Workload", plan: "LocalPlan", algorithm: "Algorithm") -> None:
-    """Print the visits per second of each trainer, and the key of the fastest."""
+    """Print the visits per second of each trainer in this process, and the key of the fastest."""
     from offbeat.training.trainers.choice import measure_trainers
 
     rates: dict[str, float] = {}
     for name, measured in measure_trainers(workload, plan, _clients_at_work(algorithm, len(workload.shards))):
-        click.echo(f"{name}: {measured if isinstance(measured, str) else f'{measured:,.1f} visits per second'}")
+        rate = measured if isinstance(measured, str) else f"{measured:,.1f} visits per second in one process"
+        click.echo(f"{name}: {rate}")
         if not isinstance(measured, str):
             rates[name] = measured
     if rates:

@@ -26,7 +26,7 @@ from offbeat.service.store.model_files import Layout
 from offbeat.training.default_metrics import default_metrics
 from offbeat.training.flat_model import FlatModel
 from offbeat.worlds.algorithm_setup import dry_run, guard_pattern, wrap_buffer
-from offbeat.worlds.served_privacy import check_plans, privacy_settings, protect
+from offbeat.worlds.served_privacy import check_plans, privacy_settings, protect_served
 from offbeat.worlds.workload import build_dataset, build_model, load_loss
 
 
@@ -71,7 +71,7 @@ def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
             algorithm.wrap(cap_share(section.max_share))
         # The service itself refuses updates whose norm is too large, before they are logged.
         wrap_buffer(algorithm, file.server.model_copy(update={"max_update_norm": None}))
-        participation = protect(file, algorithm, len(vector))
+        participation = protect_served(file, algorithm, len(vector))
         dry_run(algorithm, vector, torch.ones(section.clients, dtype=torch.float64), plan)
         coordinator = Coordinator(
             algorithm,

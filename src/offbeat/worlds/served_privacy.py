@@ -22,7 +22,7 @@ _AGREED = ("min_clients", "clip_norm", "noise_multiplier", "mechanism", "max_par
 _TWO_STEPS = LocalPlan(steps=2, batch_size=1, lr=0.1)
 
 
-def protect(file: ServerFile, algorithm: Algorithm, length: int) -> Participation | None:
+def protect_served(file: ServerFile, algorithm: Algorithm, length: int) -> Participation | None:
     """Put the wrapper of ``[privacy]`` around an algorithm's buffer, before its start.
 
     Without a helper, the noise is made of the secret in the server's folder, or in ``service.noise_secret``.

@@ -74,7 +74,7 @@ class Hooks(Generic[Schedule_co]):
         """Raise ``ValueError`` if the run's plan does not suit; ``lr_decay`` is in it."""
         if self.averages_old_updates and local.lr_decay is not None:
             raise ValueError(
-                f"{type(self).__name__} averages updates of old and new versions, made with one lr: leave lr_decay out"
+                f"{self.name} averages updates of old and new versions, made with one lr: leave lr_decay out"
             )
 
     def begin(self, model: Tensor) -> None:
