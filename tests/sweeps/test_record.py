@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from offbeat_core.errors import OffbeatError
@@ -27,6 +28,16 @@ def test_what_is_written_is_read(tmp_path):
     assert is_sweep(tmp_path)
     assert read_record(tmp_path) == (SEARCHED, TRIALS)
     assert SEARCHED.runs == (20 + 3) * 2
+
+
+def test_with_a_target_trials_rank_by_the_time_to_it(tmp_path):
+    searched = replace(SEARCHED, target=0.3)
+    reached, missed = (replace(trial, score=0.0, seconds=None) for trial in TRIALS["fedbuff"])
+    reached = replace(reached, seconds=3.0, score=1 / (1 + 3.0))
+    missed = replace(missed, score=0.3 - 0.5)
+    trials = {"fedbuff": [reached, missed], "fedavg": []}
+    write_record(searched, trials, tmp_path)
+    assert read_record(tmp_path) == (searched, trials)
 
 
 def test_a_trial_that_diverged_stays_the_worst(tmp_path):

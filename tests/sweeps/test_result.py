@@ -2,6 +2,7 @@ import csv
 import io
 import math
 import tomllib
+from dataclasses import replace
 
 import pytest
 import tomli_w
@@ -91,6 +92,18 @@ def test_the_csv_has_all_trials(sweep, tmp_path):
         ["fedavg", "0", "0.1", "", "0.25"],
         ["fedavg", "1", "0.2", "", ""],
         ["fedbuff", "0", "", '{ name = "hinge" }', "0.5"],
+    ]
+
+
+def test_with_a_target_the_csv_has_the_time_to_it(sweep, tmp_path):
+    searched = replace(sweep("algorithms.fedavg.local.lr=0.1,0.2").searched, target=0.5)
+    missed, reached = trials("fedavg", 0.25, 0.75)
+    found = {"fedavg": [replace(missed, score=-0.25), replace(reached, score=0.1, seconds=9.0)]}
+    lines = result.write_csv(searched, found, tmp_path).read_text(encoding="utf-8").splitlines()
+    assert lines == [
+        "label,trial,local.lr,mean_of_last_10_accuracy,seconds_to_0.5",
+        "fedavg,1,0.2,0.75,9.0",
+        "fedavg,0,0.1,0.25,",
     ]
 
 

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
@@ -46,6 +47,18 @@ def test_it_names_the_best_and_what_lies_at_an_edge():
     assert "0 of 3 trials so far" in page
     assert "</b>" not in page  # settings are text
     assert "No trial has a result yet." in sweep_page(SEARCHED, {label: [] for label in TRIALS}, [], "")
+
+
+def test_with_a_target_the_time_to_it_comes_first():
+    later, sooner = (replace(TRIALS["fedbuff"][n], seconds=s, score=1 / (1 + s)) for n, s in ((2, 60.0), (5, 30.0)))
+    searched = replace(SEARCHED, target=0.75)
+    missed = replace(TRIALS["fedbuff"][4], score=0.7 - 0.75)
+    page = sweep_page(searched, {"fedbuff": [later, sooner, missed], "fedavg": []}, [], "")
+    assert "Best accuracy: 75.0 % after 30.0 s by fedbuff." in page
+    assert '<th scope="col">accuracy</th><th scope="col">Time to 75.0 %</th>' in page
+    assert '<td data-value="0.9">90.0 %</td><td data-value="60.0">1 min</td>' in page
+    assert '<td data-value="0.7">70.0 %</td><td>missed</td>' in page
+    assert "by the time to 75.0 %, where it was missed by the mean of the last 10 evaluations of accuracy, over" in page
 
 
 def test_places_on_the_axes_by_hand():

@@ -191,7 +191,7 @@ def _describe(experiment: "Experiment", *, tune: bool) -> None:
 
 
 def _tune(workload: "Workload", plan: "LocalPlan", algorithm: "Algorithm") -> None:
-    """Print the visits per second of each trainer in this process, and the key of the fastest."""
+    """Print each trainer's visits per second, and the key of the fastest."""
     from offbeat.training.trainers.choice import measure_trainers
 
     rates: dict[str, float] = {}

@@ -24,7 +24,7 @@ from offbeat.sweeps.page.page import best_of_labels
 from offbeat.sweeps.page.page import finding as sweep_finding
 from offbeat.sweeps.page.parallel_data import setting_text
 from offbeat.sweeps.record import is_sweep, read_record
-from offbeat.sweeps.result import value_text
+from offbeat.sweeps.result import result_text
 from offbeat.sweeps.trials import Trial, at_point, trial_label
 
 _FORM = "1"  # of an entry
@@ -143,7 +143,7 @@ def _sweep(folder: Path, names: Sequence[str]) -> dict[str, Any]:
         "results": [
             {
                 "name": f"Best {measure}",
-                "values": {label: value_text(searched, trial.value) for label, trial in best.items()},
+                "values": {label: result_text(searched, trial) for label, trial in best.items()},
             }
         ],
         "finished": _latest(folder / name for name in names),

@@ -14,7 +14,7 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.report.export import write_file
 from offbeat.sweeps.search_space import Choices, Numbers, Space, Values, size_of
-from offbeat.sweeps.trials import Trial, score_of
+from offbeat.sweeps.trials import Trial, rank_score
 
 _FILE = "sweep.json"
 
@@ -32,6 +32,7 @@ class Searched:
     seeds: tuple[int, ...]
     trials: int  # of each label; a space with fewer points has one trial for each of these
     spaces: Mapping[str, Space]
+    target: float | None = None  # of the measure: trials are compared by the time to it, as by ``rank_score``
 
     def number(self, label: str) -> int:
         """Return how many trials a label gets."""
@@ -50,7 +51,11 @@ def write_record(searched: Searched, trials: Trials, folder: Path) -> Path:
         "spaces": {label: {key: _table(values) for key, values in s.items()} for label, s in searched.spaces.items()},
         "values": {
             label: [
-                {"point": dict(trial.point), "value": trial.value if math.isfinite(trial.value) else None}
+                {
+                    "point": dict(trial.point),
+                    "value": trial.value if math.isfinite(trial.value) else None,
+                    "seconds": trial.seconds,
+                }
                 for trial in own
             ]
             for label, own in trials.items()
@@ -76,6 +81,7 @@ def read_record(folder: Path) -> tuple[Searched, dict[str, list[Trial]]]:
             tuple(map(int, content["seeds"])),
             int(content["trials"]),
             {label: {k: _values(v) for k, v in space.items()} for label, space in content["spaces"].items()},
+            _number(content["target"]),
         )
         trials = {
             label: [_trial(searched, label, number, trial) for number, trial in enumerate(content["values"][label])]
@@ -102,6 +108,11 @@ def _values(table: Mapping[str, Any]) -> Values:
 def _trial(searched: Searched, label: str, number: int, table: Mapping[str, Any]) -> Trial:
     if table["point"].keys() != searched.spaces[label].keys():
         raise ValueError("a point of another space")
-    value = math.nan if table["value"] is None else float(table["value"])
-    score = score_of(value, higher_is_better=searched.better == "higher")
-    return Trial(label, number, table["point"], value, score)
+    value, seconds = _number(table["value"]), _number(table["seconds"])
+    value = math.nan if value is None else value
+    score = rank_score(value, seconds, searched.target, higher_is_better=searched.better == "higher")
+    return Trial(label, number, table["point"], value, score, seconds)
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)

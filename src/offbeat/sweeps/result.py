@@ -47,6 +47,13 @@ def value_text(searched: Searched, value: float) -> str:
     return units.percent(value) if searched.measure == "accuracy" else units.number(value)
 
 
+def result_text(searched: Searched, trial: Trial) -> str:
+    """Return a trial's time to the target, or its value without one."""
+    if trial.seconds is None or searched.target is None:
+        return value_text(searched, trial.value)
+    return f"{value_text(searched, searched.target)} after {units.duration(trial.seconds)}"
+
+
 def budget(searched: Searched) -> str:
     """Return how many trials each algorithm had, and how they are compared."""
     numbers = {label: searched.number(label) for label in searched.spaces}
@@ -59,7 +66,9 @@ def budget(searched: Searched) -> str:
             f"{number} trials of {label}{'' if number == searched.trials else ' (all combinations)'}"
             for label, number in numbers.items()
         )
-    measure = f"mean of the last {LAST} evaluations of {searched.measure}"
+    measure = f"mean of the last {LAST} evaluations of {searched.measure.replace('_', ' ')}"
+    if searched.target is not None:
+        measure = f"time to {value_text(searched, searched.target)}, where it was missed by the {measure},"
     return f"{words}, by the {measure} over {seeds} ({searched.better} is better)"
 
 
@@ -72,11 +81,13 @@ def write_csv(searched: Searched, trials: Trials, folder: Path) -> Path:
             trial.number,
             *(_cell(trial.point[key]) if key in trial.point else "" for key in keys),
             trial.value if math.isfinite(trial.value) else "",
+            *([] if searched.target is None else ["" if trial.seconds is None else trial.seconds]),
         )
         for own in trials.values()
         for trial in best_first(own)
     ]
-    header = ("label", "trial", *keys, f"mean_of_last_{LAST}_{searched.measure}")
+    header = ["label", "trial", *keys, f"mean_of_last_{LAST}_{searched.measure}"]
+    header += [] if searched.target is None else [f"seconds_to_{searched.target:g}"]
     return write_file(folder / "sweep.csv", csv_bytes([header, *lines]))
 
 

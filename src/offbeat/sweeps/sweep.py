@@ -36,7 +36,7 @@ class Sweep:
 
     ``trials`` is the number of trials of each label; a space with fewer points has one trial for each of these.
     ``first`` are the points of the first trials; those of other labels are drawn. With a ``target`` trials are compared
-    as ``trial_of`` says.
+    as ``rank_score`` says.
     """
 
     path: Path
@@ -65,7 +65,9 @@ class Sweep:
     def searched(self) -> Searched:
         """The part of it that its folder records."""
         own = self.experiment
-        return Searched(own.name, measure_name(own), own.better, tuple(own.seeds), self.trials, self.spaces)
+        return Searched(
+            own.name, measure_name(own), own.better, tuple(own.seeds), self.trials, self.spaces, self.target
+        )
 
     def carry_out(
         self, folder: Path, progress: Callable[[int], Progress], *, jobs: int = 1, fresh: bool = False

@@ -30,7 +30,7 @@ class Trial:
     number: int
     point: Point
     value: float  # mean over the seeds, of the mean of the last evaluations
-    score: float  # the same, higher for better, or as ``trial_of`` says; -inf if a run diverged
+    score: float  # by ``rank_score``: higher is better
     seconds: float | None = None  # mean virtual time to the target; None without one, or if a run missed it
 
 
@@ -92,22 +92,32 @@ def trial_of(
     runs: Sequence[Run],
     target: float | None = None,
 ) -> Trial:
-    """Return a trial from its runs, one for each seed.
-
-    With a ``target`` of the measure, trials that reach it rank by the time to it, before all that miss it.
-    """
+    """Return a trial from its runs, one for each seed."""
     name, is_higher = measure_name(experiment), experiment.better == "higher"
     value = float(np.mean([np.mean(run.history[name][-LAST:], dtype=np.float64) for run in runs]))
-    score = score_of(value, higher_is_better=is_higher)
+    seconds: float | None = None
+    if target is not None and math.isfinite(value):
+        measure = Measure(name, is_higher, is_share=False)
+        reached = [run.history["seconds"][measure.reached(run.history[name], target)] for run in runs]
+        if all(map(len, reached)):
+            seconds = float(np.mean([times[0] for times in reached]))
+    score = rank_score(value, seconds, target, higher_is_better=is_higher)
+    return Trial(label, number, point, value, score, seconds)
+
+
+def rank_score(value: float, seconds: float | None, target: float | None, *, higher_is_better: bool) -> float:
+    """Return a score, higher for better, that ranks trials.
+
+    ``seconds`` is the time to the ``target`` of the measure, None if a run missed it. Without a target the score
+    is the value. With one, trials that reach it rank by the time to it, before all that miss it.
+    """
+    score = score_of(value, higher_is_better=higher_is_better)
     if target is None or score == -math.inf:
-        return Trial(label, number, point, value, score)
-    measure = Measure(name, is_higher, is_share=False)
-    reached = [run.history["seconds"][measure.reached(run.history[name], target)] for run in runs]
-    if all(map(len, reached)):
-        seconds = float(np.mean([times[0] for times in reached]))
-        return Trial(label, number, point, value, 1 / (1 + seconds), seconds)
+        return score
+    if seconds is not None:
+        return 1 / (1 + seconds)
     # A run that missed it may have another beside it that did not: the mean may be beyond the target.
-    return Trial(label, number, point, value, min(score - score_of(target, higher_is_better=is_higher), 0.0))
+    return min(score - score_of(target, higher_is_better=higher_is_better), 0.0)
 
 
 def score_of(value: float, *, higher_is_better: bool) -> float:

@@ -17,9 +17,10 @@ from offbeat.sweeps.edges import edge
 from offbeat.sweeps.importance import Importance, importances
 from offbeat.sweeps.page.parallel_data import parallel_data, setting_text
 from offbeat.sweeps.record import Searched, Trials, read_record
-from offbeat.sweeps.result import best_first, budget, settings, value_text
+from offbeat.sweeps.result import best_first, budget, result_text, settings, value_text
 from offbeat.sweeps.search_space import Choices, Values
 from offbeat.sweeps.trials import Trial
+from offbeat.units import duration
 from offbeat.web.self_contained_page import file_text, render, script_of
 
 _FIFTHS = ("best fifth", "second", "third", "fourth", "worst fifth")
@@ -63,6 +64,7 @@ def sweep_page(searched: Searched, trials: Trials, runs: Sequence[Run], command:
         labels=[_label(searched, label, own) for label, own in trials.items()],
         fifths=_FIFTHS,
         measure=searched.measure.replace("_", " "),
+        target=None if searched.target is None else value_text(searched, searched.target),
         versions=package_versions(runs),
     )
 
@@ -79,7 +81,7 @@ def finding(searched: Searched, best: dict[str, Trial]) -> str:
         return "No trial has a result yet."
     measure = searched.measure.replace("_", " ")
     ordered = best_first(list(best.values()))
-    named = [f"{value_text(searched, trial.value)} by {trial.label}" for trial in ordered]
+    named = [f"{result_text(searched, trial)} by {trial.label}" for trial in ordered]
     return f"Best {measure}: {', '.join(named)}."
 
 
@@ -129,6 +131,7 @@ def _label(searched: Searched, label: str, own: Sequence[Trial]) -> dict[str, An
                         "text": value_text(searched, trial.value),
                         "value": trial.value if math.isfinite(trial.value) else None,
                     },
+                    *([] if searched.target is None else [_time(trial)]),
                 ],
             }
             for trial in ordered
@@ -151,6 +154,10 @@ def _quarter(values: Values, best: Sequence[Any]) -> str:
         return " | ".join(setting_text(one) for one in values.values if one in best)
     ends = dict.fromkeys((setting_text(min(best)), setting_text(max(best))))
     return " to ".join(ends)
+
+
+def _time(trial: Trial) -> dict[str, Any]:
+    return {"text": "missed" if trial.seconds is None else duration(trial.seconds), "value": trial.seconds}
 
 
 def _value(value: Any) -> float | None:
