@@ -14,6 +14,7 @@ PROTOCOL = "1.0"
 
 Examples = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Seconds = Annotated[float, Field(ge=0, le=LARGEST_FLOAT32)]
+WaitSeconds = Annotated[float, Field(ge=0, le=60)]
 Number = Annotated[int, Field(ge=0, lt=1 << 63)]
 Hex32 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Hex64 = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
@@ -66,7 +67,7 @@ class Speed(Request):
 class CheckInRequest(Request):
     """An idle client's request for work."""
 
-    wait_seconds: Annotated[float, Field(ge=0, le=60)] = 0.0
+    wait_seconds: WaitSeconds = 0.0
 
 
 class EvaluationResult(Request):

@@ -120,7 +120,7 @@ def test_a_request_that_is_given_up_while_a_version_is_written_frees_the_lock(tm
         engine = server.service.engine
 
         async def given_up():
-            task = asyncio.create_task(engine.check_in(2, may_wait=False))
+            task = asyncio.create_task(engine.check_in(2))
             await asyncio.sleep(0.05)
             async with engine.lock:
                 task.cancel()

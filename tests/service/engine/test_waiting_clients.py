@@ -1,6 +1,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
+from offbeat.service.engine import waiting_clients
 from offbeat.service.engine.waiting_clients import WaitingClients
 
 
@@ -72,5 +75,38 @@ def test_all_clients_can_be_woken_without_work() -> None:
         waiting.wake_all()
         await asyncio.gather(*turns)
         assert (len(waiting), waiting.gone) == (0, {4})
+
+    run(check)
+
+
+def test_a_request_has_its_turn_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check(waiting: WaitingClients) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        short, other, woken, cancelled = (waiting.add(client, 0.05) for client in (3, 4, 5, 6))
+        long, endless = waiting.add(3, 0.2), waiting.add(7)
+        waiting.wake(5)
+        cancelled.cancel()
+        await asyncio.gather(short, other, woken)
+        assert 0.05 <= loop.time() - began < 0.15
+        await asyncio.sleep(0)
+        assert (len(waiting), long.done(), waiting.gone) == (2, False, {4, 6})
+        await long
+        await asyncio.sleep(0)
+        assert (len(waiting), endless.done(), waiting.gone) == (1, False, {3, 4, 6})
+        assert not waiting._ends
+
+    monkeypatch.setattr(waiting_clients, "_TICK_SECONDS", 0.01)
+    run(check)
+
+
+def test_an_assignment_between_the_end_of_the_time_and_the_turn_is_not_forgotten() -> None:
+    async def check(waiting: WaitingClients) -> None:
+        turn = waiting.add(3, 0.0)
+        while not turn.done():
+            await asyncio.sleep(0)
+        waiting.wake(3)  # it has work, in the same turn of the event loop
+        await asyncio.sleep(0)
+        assert (len(waiting), waiting.gone) == (0, set())
 
     run(check)

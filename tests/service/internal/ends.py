@@ -14,11 +14,12 @@ from pydantic import BaseModel
 
 from offbeat.service.internal.answers import CheckInAnswer, Farewell
 from offbeat.service.internal.channel import Address
-from offbeat.service.internal.front_endpoint import FrontEndpoint, Handler
+from offbeat.service.internal.front_endpoint import FrontEndpoint
 from offbeat.service.internal.leader_channel import LeaderChannel
 from offbeat.service.internal.leader_connection import LeaderConnection
 from offbeat.service.internal.questions import CheckIn, Question, RenewLease
 
+Answers = Callable[[Question[Any]], Awaitable[BaseModel]]
 RUN = "0123456789abcdef"
 TOKEN = "a" * 64
 FRONT = "b" * 32
@@ -36,7 +37,7 @@ async def until(condition: Callable[[], Any], seconds: float = 8.0) -> None:
             await asyncio.sleep(0.005)
 
 
-async def beat(question: Question[Any]) -> BaseModel:
+async def beat(question: Question[Any], has_waited: bool = False) -> BaseModel:
     """Answer questions of two kinds."""
     return NO_WORK if isinstance(question, CheckIn) else BEAT
 
@@ -56,10 +57,10 @@ class _Fronts(dict[str, Any]):
 class Leader:
     """A leader's end at a socket, with what happened to it."""
 
-    def __init__(self, handler: Handler, run: str = RUN) -> None:
+    def __init__(self, handler: Answers, run: str = RUN) -> None:
         self.questions: list[Question[Any]] = []
 
-        async def answer(question: Question[Any]) -> BaseModel:
+        async def answer(question: Question[Any], has_waited: bool) -> BaseModel:
             self.questions.append(question)
             return await handler(question)
 
@@ -70,7 +71,7 @@ class Leader:
 
 @asynccontextmanager
 async def leading(
-    address: Address, handler: Handler = beat, *, epoch: int | None = 1, context: Any = None, run: str = RUN
+    address: Address, handler: Answers = beat, *, epoch: int | None = 1, context: Any = None, run: str = RUN
 ) -> AsyncGenerator[Leader]:
     """Serve fronts within the context."""
     leader = Leader(handler, run)

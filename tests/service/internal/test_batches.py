@@ -95,7 +95,7 @@ CHECK = BodyCheck(length=9, compression=None, is_masked=False, values=True)
 QUESTIONS: list[BaseModel] = [
     Hello(protocol=1, front="a" * 32),
     StopWaiting(question=7),
-    CheckIn(token=TOKEN, waits=True, protocol="1.0", supports="evaluate, privacy"),
+    CheckIn(token=TOKEN, wait_seconds=20.0, protocol="1.0", supports="evaluate, privacy"),
     Offer(token=TOKEN, visit=2**63 - 1),
     MayUpload(token=TOKEN, visit=1, header=HEADER),
     HandIn(token=TOKEN, visit=1, header=HEADER, norm=0.5, body=BODY, check_in=True),

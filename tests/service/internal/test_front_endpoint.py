@@ -35,7 +35,7 @@ from tests.service.internal.ends import (
 )
 
 LEASE_JSON = json.loads(LEASE.model_dump_json())
-WAIT_JSON = json.loads(CheckIn(token=TOKEN, waits=True).model_dump_json())
+WAIT_JSON = json.loads(CheckIn(token=TOKEN, wait_seconds=9.0).model_dump_json())
 
 
 class Gate:
@@ -188,14 +188,15 @@ def test_check_ins_end_when_nobody_waits_for_them(play: Play, path: Path) -> Non
 def test_a_check_in_that_waits_costs_no_task_until_its_turn(play: Play, path: Path) -> None:
     turns: list[asyncio.Future[None]] = []
 
-    async def wait(question: Question[Any]) -> BaseModel | asyncio.Future[None]:
-        if len(turns) == 3 and turns[0].done():
+    async def wait(question: Question[Any], has_waited: bool) -> BaseModel | asyncio.Future[None]:
+        if has_waited:
             return NO_WORK
         turns.append(asyncio.get_running_loop().create_future())
         return turns[-1]
 
     async def work() -> None:
-        async with leading(path, wait) as leader:
+        async with leading(path) as leader:
+            leader.endpoint.handler = wait
             async with raw(path) as end:
                 for number in (2, 3, 4):
                     end.ask(number, WAIT_JSON)
@@ -210,7 +211,7 @@ def test_a_check_in_that_waits_costs_no_task_until_its_turn(play: Play, path: Pa
                 assert (list(channel._waiting), channel._weight) == ([4], LEASE.least_weight)
             await until(turns[2].cancelled)
             await until(lambda: channel._weight == leader.endpoint.orphaned == 0)
-            assert len(leader.questions) == 4
+            assert len(turns) == 3
 
     play(work())
 

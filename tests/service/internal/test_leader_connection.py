@@ -71,7 +71,7 @@ def test_questions_are_asked_again_after_a_break(play: Play, path: Path) -> None
         async with fronting(path, waits=False) as front:
             async with leading(path, never):
                 await until(lambda: front.connection.is_connected)
-                questions = [LEASE, CheckIn(token=TOKEN, waits=True), REQUEST]
+                questions = [LEASE, CheckIn(token=TOKEN, wait_seconds=9.0), REQUEST]
                 change = REQUEST.model_copy(update={"method": "POST"})
                 asked = asyncio.create_task(ask_all(front, *questions, change))
                 await decided.wait()
@@ -92,6 +92,32 @@ def test_questions_are_asked_again_after_a_break(play: Play, path: Path) -> None
                 assert front.connection.epoch == 2
                 assert len(leader.questions) == 4
                 assert front.epochs == [1, 2]
+
+    play(work())
+
+
+def test_a_check_in_waits_at_the_next_leader_for_the_rest_of_its_time(play: Play, path: Path) -> None:
+    asked: list[float] = []
+
+    async def wait(question: Question[Any]) -> BaseModel:
+        assert isinstance(question, CheckIn)
+        asked.append(question.wait_seconds)
+        if len(asked) < 3:
+            await asyncio.sleep(20)
+        return NO_WORK
+
+    async def work() -> None:
+        async with fronting(path, waits=False) as front:
+            long = asyncio.create_task(front.ask(CheckIn(token=TOKEN, wait_seconds=30.0)))
+            short = asyncio.create_task(front.ask(CheckIn(token=TOKEN, wait_seconds=0.1)))
+            async with leading(path, wait):
+                await until(lambda: len(asked) == 2)
+            await asyncio.sleep(0.1)
+            async with leading(path, wait, epoch=2):
+                assert [await long, await short] == [NO_WORK, NO_WORK]
+        first, _, second, none = asked
+        assert none == 0
+        assert 25 < second < first - 0.05 < first <= 30
 
     play(work())
 
@@ -202,7 +228,7 @@ def test_a_leader_that_does_not_answer_in_time(play: Play, path: Path, quick: No
     async def work() -> None:
         async with leading(path, slow) as leader, fronting(path) as front:
             began = time.monotonic()
-            wait = CheckIn(token=TOKEN, waits=True)
+            wait = CheckIn(token=TOKEN, wait_seconds=1.0)
             found, checked_in = await ask_all(front, LEASE, wait)
             assert type(found) is Refusal
             assert found.kind == "busy"
@@ -245,7 +271,7 @@ def test_a_check_in_that_is_cancelled_ends_at_the_leader(play: Play, path: Path)
 
     async def work() -> None:
         async with leading(path, wait) as leader, fronting(path) as front:
-            asked = [asyncio.create_task(front.ask(q)) for q in (CheckIn(token=TOKEN, waits=True), LEASE)]
+            asked = [asyncio.create_task(front.ask(q)) for q in (CheckIn(token=TOKEN, wait_seconds=9.0), LEASE)]
             await until(lambda: len(leader.questions) == 2)
             for task in asked:
                 task.cancel()

@@ -110,11 +110,11 @@ class Engine:
             return None
         return self.client_evaluations.asked(client)
 
-    async def check_in(self, client: int, *, may_wait: bool) -> Assignment | Turn | None:
-        """Return the client's visit; if there is no work None, or its turn if it may wait."""
+    async def check_in(self, client: int, wait_seconds: float = 0.0) -> Assignment | Turn | None:
+        """Return the client's visit; if there is no work None, or its turn if it waits."""
         async with self.lock:
-            if may_wait and not self._is_stopping:
-                found = await self._open_visit(client)
+            if wait_seconds and not self._is_stopping:
+                found = await self._open_visit(client, wait_seconds)
                 if isinstance(found, asyncio.Future):
                     return found
             else:
@@ -130,7 +130,7 @@ class Engine:
             return None
         return found
 
-    async def _open_visit(self, client: int) -> Assignment | Turn | None:
+    async def _open_visit(self, client: int, wait_seconds: float | None = None) -> Assignment | Turn | None:
         """Return the client's visit, also a new one unless it is asked to evaluate.
 
         If there is no work return the client's turn, which the caller has to cancel unless it waits.
@@ -139,7 +139,7 @@ class Engine:
         if is_over or self.asked_to_evaluate(client) is not None:
             return None
         if not self.coordinator.visits.has_slot(client):
-            turn = self.waiting.add(client)
+            turn = self.waiting.add(client, wait_seconds)
             self.coordinator.present(self.run.now, client)
             try:
                 await self._assign()

@@ -44,8 +44,7 @@ class Leader:
         self._checks = UpdateChecks(service.engine, service.accounts, service.settings.service.max_update_norm)
         self._intake = UpdateIntake(service.engine, service.accounts, self._checks)
         self._stored: dict[int, asyncio.Future[None]] = {}  # by version, for fronts on other machines
-        self._answers: dict[type, Callable[[Any], Coroutine[Any, Any, BaseModel | Turn]]] = {
-            questions.CheckIn: self._check_in,
+        self._answers: dict[type, Callable[[Any], Coroutine[Any, Any, BaseModel]]] = {
             questions.Offer: self._offer,
             questions.MayUpload: self._may_upload,
             questions.HandIn: self._hand_in,
@@ -60,23 +59,31 @@ class Leader:
 
         All rows that it depends on are in the log then.
         """
-        answer: Any
-        while isinstance(answer := await self._answers[type(question)](question), asyncio.Future):
+        answer: Any = await self.begin(question)
+        if isinstance(answer, asyncio.Future):
             await answer
+            answer = await self.begin(question, has_waited=True)
         return answer
 
-    async def begin(self, question: questions.Question[A]) -> A | Turn:
-        """Return the answer to a question; its turn if it is to be asked again then."""
-        answer: Any = await self._answers[type(question)](question)
+    async def begin(self, question: questions.Question[A], *, has_waited: bool = False) -> A | Turn:
+        """Return the answer to a question, or its turn.
+
+        After its turn it is to be asked again, for the last time.
+        """
+        answer: Any
+        if isinstance(question, questions.CheckIn):
+            answer = await self._check_in(question, 0.0 if has_waited else question.wait_seconds)
+        else:
+            answer = await self._answers[type(question)](question)
         return answer
 
-    async def _check_in(self, asked: questions.CheckIn) -> CheckInAnswer | Turn:
+    async def _check_in(self, asked: questions.CheckIn, wait_seconds: float) -> CheckInAnswer | Turn:
         # A client that waits is woken at the stop, and answered that there is no work.
-        client = self._service.client(asked.token, may_stop=asked.waits)
+        client = self._service.client(asked.token, may_stop=asked.wait_seconds > 0)
         if (missing := self._hear(client, asked)) is not None:
             raise Refusal("not-supported", missing)
         await self._know_steps(client)
-        assignment = await self._engine.check_in(client, may_wait=asked.waits)
+        assignment = await self._engine.check_in(client, wait_seconds)
         if isinstance(assignment, asyncio.Future):
             return assignment
         checked_in = self._visits.checked_in(client, assignment)

@@ -129,13 +129,9 @@ class Front:
     async def check_in(self, caller: Caller, wait_seconds: float) -> messages.CheckedIn:
         """Return a client's work, or when it is to check in again."""
         question = CheckIn(
-            token=caller.token, waits=wait_seconds > 0, protocol=caller.protocol, supports=caller.supports
+            token=caller.token, wait_seconds=wait_seconds, protocol=caller.protocol, supports=caller.supports
         )
-        try:
-            async with asyncio.timeout(wait_seconds or None):
-                answer = await self.ask(caller, question)
-        except TimeoutError:
-            answer = await self.ask(caller, question.model_copy(update={"waits": False}))
+        answer = await self.ask(caller, question)
         self._remember(caller, answer.checked_in, answer.check)
         return answer.checked_in
 

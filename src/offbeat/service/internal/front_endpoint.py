@@ -29,7 +29,7 @@ from offbeat.service.internal.questions import (
 )
 from offbeat.service.refusal import Refusal
 
-Handler = Callable[[Question[Any]], Awaitable[BaseModel | asyncio.Future[None]]]
+Handler = Callable[[Question[Any], bool], Awaitable[BaseModel | asyncio.Future[None]]]
 
 LARGEST_WEIGHT = 2 * LARGEST_FRONT_WEIGHT
 """More than this of a front's questions waits for answers only if the front does not count."""
@@ -45,9 +45,9 @@ class FrontEndpoint:
 
     Args:
         run: The run's id.
-        handler: Called with a question, each in a task; returns an answer of the question's class or raises
-            ``Refusal``. For a ``CheckIn`` it may return a turn, after which it is called again. It or the turn is
-            cancelled if nobody waits any more for the answer.
+        handler: Called with a question and whether it has waited, each in a task; returns an answer of the question's
+            class or raises ``Refusal``. For a ``CheckIn`` that has not waited it may return a turn, after which it is
+            called again. It or the turn is cancelled if nobody waits any more for the answer.
     """
 
     def __init__(self, run: str, handler: Handler) -> None:
@@ -185,12 +185,12 @@ class _FrontChannel(Channel):
         if self._front is not None and self._endpoint.fronts.get(self._front) is self:
             del self._endpoint.fronts[self._front]
 
-    def _begin(self, number: int, question: Question[Any]) -> None:
+    def _begin(self, number: int, question: Question[Any], *, has_waited: bool = False) -> None:
         size = weight(question)
         if self._weight + size > LARGEST_WEIGHT:
             raise ProtocolError("too many questions wait for their answers")
         self._weight += size
-        task = self._loop.create_task(self._answer(number, question))
+        task = self._loop.create_task(self._answer(number, question, has_waited))
         self._tasks.add(task)
         if isinstance(question, CheckIn):
             self._waiting[number] = task
@@ -215,11 +215,11 @@ class _FrontChannel(Channel):
     def _go_on(self, number: int, question: Question[Any], turn: "asyncio.Future[None]") -> None:
         self._end(number, question, turn)
         if not (turn.cancelled() or self.is_closing):
-            self._begin(number, question)
+            self._begin(number, question, has_waited=True)
 
-    async def _answer(self, number: int, question: Question[Any]) -> "asyncio.Future[None] | None":
+    async def _answer(self, number: int, question: Question[Any], has_waited: bool) -> "asyncio.Future[None] | None":
         try:
-            answer = await self._endpoint.handler(question)
+            answer = await self._endpoint.handler(question, has_waited)
             if isinstance(answer, asyncio.Future):
                 return answer
             assert isinstance(answer, question.answer)

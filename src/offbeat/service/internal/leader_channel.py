@@ -34,6 +34,11 @@ class PendingQuestion:
     number: int = 0  # its id on the present connection
     sends: int = 0
 
+    def shorten_wait(self, seconds: float) -> None:
+        """Let the question wait only for the rest of its time, if it is a check-in."""
+        if isinstance(self.question, CheckIn):
+            self.question = self.question.model_copy(update={"wait_seconds": max(0.0, seconds)})
+
     def refuse(self, refusal: Refusal) -> None:
         """Refuse the question, unless it has its answer."""
         if not self.future.done():

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import math
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -93,8 +92,7 @@ class LeaderConnection:
             largest //= 2  # so that these, which weigh much, leave room for others
         if self._weight + size > largest:
             raise busy("too many requests wait for the server that leads", Unsent)
-        waits = isinstance(question, CheckIn) and question.waits
-        deadline = math.inf if waits else self._loop.time() + _ANSWER_SECONDS
+        deadline = self._loop.time() + _ANSWER_SECONDS + (question.wait_seconds if isinstance(question, CheckIn) else 0)
         pending = PendingQuestion(question, self._loop.create_future(), deadline, size)
         self._weight += size
         if self._channel is None:
@@ -163,6 +161,7 @@ class LeaderConnection:
         self.found.set()
         unsent, self._unsent = self._unsent, []
         for pending in unsent:
+            pending.shorten_wait(pending.deadline - _ANSWER_SECONDS - self._loop.time())
             channel.ask(pending)
 
     def lose(self, channel: LeaderChannel, pending: Sequence[PendingQuestion]) -> None:

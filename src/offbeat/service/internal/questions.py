@@ -5,7 +5,7 @@ A token is the SHA-256 of a client's bearer token: the leader checks it in each 
 
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
-from offbeat_core.messages import Beat, EvaluationReceipt, EvaluationResult, Hex32, Number, Request
+from offbeat_core.messages import Beat, EvaluationReceipt, EvaluationResult, Hex32, Number, Request, WaitSeconds
 from pydantic import BaseModel, Field
 
 from offbeat.service.internal.answers import (
@@ -65,14 +65,14 @@ class StopWaiting(Request):
 class CheckIn(Question[CheckInAnswer]):
     """A client's request for work.
 
-    One that ``waits`` is answered once there may be some. ``protocol`` and ``supports`` are the client's headers
+    Without work it is answered after ``wait_seconds``. ``protocol`` and ``supports`` are the client's headers
     ``Offbeat-Protocol`` and ``Offbeat-Supports``.
     """
 
     answer = CheckInAnswer
     kind: Literal["check_in"] = "check_in"
     token: Hex32
-    waits: bool = False
+    wait_seconds: WaitSeconds = 0.0
     protocol: _Text | None = None
     supports: _Text | None = None
 

@@ -150,11 +150,11 @@ class Fronts:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return child
 
-    async def _answer(self, question: Question[Any]) -> BaseModel | Turn:
+    async def _answer(self, question: Question[Any], has_waited: bool) -> BaseModel | Turn:
         if isinstance(question, Forward):
             return await forwarded(self._app, question)
         try:
-            return await self._leader.begin(question)
+            return await self._leader.begin(question, has_waited=has_waited)
         except Refusal as refusal:
             self._service.count_refusal(refusal.kind)
             if 400 <= refusal.status < 500:
