@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import math
+import time
 from collections.abc import Callable, Generator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
@@ -34,6 +35,15 @@ def body_of(vector: torch.Tensor) -> bytes:
     return file.getvalue()
 
 
+def _answer(ask: Callable[[], httpx.Response], status: int) -> httpx.Response:
+    """Return the answer, which has this status; on a busy machine PostgreSQL may be silent before for some seconds."""
+    end = time.monotonic() + 30
+    while "the log does not answer" in (answer := ask()).text and time.monotonic() < end:
+        time.sleep(0.1)
+    assert answer.status_code == status, answer.text
+    return answer
+
+
 class Peer:
     """One client's requests; it supports what any algorithm needs."""
 
@@ -45,8 +55,7 @@ class Peer:
         self.http = httpx.Client(base_url=url, headers=headers, timeout=30.0, verify=False)  # loading CAs takes long
 
     def check_in(self, wait_seconds: float = 0.0) -> dict[str, Any] | None:
-        answer = self.http.post("/v1/checkin", json={"wait_seconds": wait_seconds})
-        assert answer.status_code == 200, answer.text
+        answer = _answer(lambda: self.http.post("/v1/checkin", json={"wait_seconds": wait_seconds}), 200)
         return answer.json()["visit"]
 
     def head(self, visit: dict[str, Any], body: bytes, **changes: Any) -> dict[str, Any]:
@@ -111,9 +120,8 @@ class Served:
         return self._peers[-1]
 
     def enrol(self, **enrolment: Any) -> Peer:
-        answer = self.peer(self.enrolment_token).http.post("/v1/enrol", json=enrolment)
-        assert answer.status_code == 201, answer.text
-        return self.peer(answer.json()["token"])
+        http = self.peer(self.enrolment_token).http
+        return self.peer(_answer(lambda: http.post("/v1/enrol", json=enrolment), 201).json()["token"])
 
     def close(self) -> None:
         for peer in self._peers:
