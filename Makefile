@@ -67,10 +67,9 @@ types: .venv/installed-dev
 # CI and make test leave out what is marked as long.
 QUICK := -m "not long"
 
-# Four processes keep two processors busy, since many tests wait for other processes; the longest files come first.
-PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder $(addprefix tests/,e2e deploy)
-LONG_FILES := $(addprefix tests/,trackers service training examples)
-UNIT := $(PARALLEL) --ignore=tests/docs $(LONG_FILES) tests
+# Four processes keep two processors busy, since many tests wait for other processes; tests/conftest.py has their order.
+PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
+UNIT := $(PARALLEL) --ignore=tests/docs tests
 unit: .venv/installed-dev
 	$(BIN)/pytest $(UNIT) $(if $(OFFBEAT_LONG),,$(QUICK))
 
@@ -80,7 +79,7 @@ bytecode: .venv/installed-dev
 
 # In one go: each process imports PyTorch once, and short tests run while others wait.
 test-all: .venv/installed-dev ## run what CI runs in this environment: the tests of unit, of docs, and the quick ones of studies
-	$(BIN)/pytest $(PARALLEL) tests/docs $(LONG_FILES) studies/tests tests $(QUICK)
+	$(BIN)/pytest $(PARALLEL) studies/tests tests $(QUICK)
 
 test-studies: .venv/installed-dev ## run all tests of studies/; ARGS="-m 'not long'" runs the quick ones
 	$(BIN)/pytest -n 3 --dist worksteal studies/tests $(ARGS)
