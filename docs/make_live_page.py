@@ -19,8 +19,8 @@ from offbeat_core.errors import OffbeatError
 from PIL import Image
 from torch.nn.functional import cross_entropy
 
+from offbeat.client import LocalSGD, run_client
 from offbeat.data.catalogue import load_dataset
-from offbeat.service.client import LocalSGD, run_client
 from offbeat.training.models import softmax_regression
 from tests.browser import Browser
 

@@ -12,7 +12,7 @@ import numpy as np
 from causal_model import model
 from letters import data
 
-from offbeat.service.client import LocalSGD
+from offbeat.client import LocalSGD
 
 SERVER_FILE = Path(__file__).with_name("server.toml")
 

@@ -14,7 +14,7 @@ from lora_model import model
 from sst2_users import data
 from torch.nn.functional import cross_entropy
 
-from offbeat.service.client import LocalSGD
+from offbeat.client import LocalSGD
 
 SERVER_FILE = Path(__file__).with_name("server.toml")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from shapes import UNet, data, loss
 
-from offbeat.service.client import LocalSGD
+from offbeat.client import LocalSGD
 
 SERVER_FILE = Path(__file__).with_name("server.toml")
 

@@ -10,8 +10,8 @@ tensors, or two numpy arrays: ``LocalSGD(model, cross_entropy, (inputs, labels))
 
 from torch.nn.functional import cross_entropy
 
+from offbeat.client import LocalSGD
 from offbeat.data.catalogue import load_dataset
-from offbeat.service.client import LocalSGD
 from offbeat.training.models import softmax_regression
 
 CLIENTS = 10  # that the digits are dealt out to; further ones get the same shares again

@@ -16,8 +16,8 @@ from offbeat_core.errors import OffbeatError
 from offbeat_private.masks.signing_key import public_bytes
 
 from offbeat.cli import client as client_commands
-from offbeat.service.client import LocalSGD
-from offbeat.service.client import torch_client as client_run
+from offbeat.client import LocalSGD
+from offbeat.client import torch_client as client_run
 
 Command = Callable[..., tuple[int, str, str]]
 

@@ -11,10 +11,10 @@ from offbeat_core.errors import OffbeatError
 from torch import nn
 from torch.utils.data import Subset
 
+from offbeat.client.local_sgd import LocalSGD
 from offbeat.data.dataset import Dataset
 from offbeat.data.dataset_checks import check
 from offbeat.data.user_data import from_user
-from offbeat.service.client.local_sgd import LocalSGD
 from tests.error_line import error_line
 
 INPUTS = np.arange(12, dtype=np.float32).reshape(4, 3)

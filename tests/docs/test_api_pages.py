@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs/api"
-PACKAGES = ("offbeat", "offbeat.algorithms", "offbeat.testing", "offbeat.service.client", "offbeat_client")
+PACKAGES = ("offbeat", "offbeat.algorithms", "offbeat.testing", "offbeat.client", "offbeat_client")
 PAGES = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "flower")  # Flower is not installed here
 
 

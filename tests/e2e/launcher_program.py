@@ -29,7 +29,7 @@ from offbeat_private.helper import helper_server
 from torch import Tensor
 
 from offbeat.cli import main as cli
-from offbeat.service.client import Visit, run_client
+from offbeat.client import Visit, run_client
 from offbeat.service.engine import visit_messages
 from offbeat.service.server import serving as server
 from offbeat.worlds import serve as serving

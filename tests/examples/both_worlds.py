@@ -14,10 +14,10 @@ import torch
 from offbeat_client.http.connection import Backoff
 from torch import Tensor
 
+from offbeat.client import LocalSGD, run_client
 from offbeat.config import server_file
 from offbeat.config.import_path import canonical, load_object
 from offbeat.model_inputs import map_inputs
-from offbeat.service.client import LocalSGD, run_client
 from offbeat.simulation.totals import Stop
 from offbeat.worlds.serve import build_coordinator
 from offbeat.worlds.workload import as_tensor, build_dataset, build_model, load_loss

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import FedAvg, LocalPlan
-from offbeat.service.client import LocalSGD, run_client
+from offbeat.client import LocalSGD, run_client
 from tests.service.conftest import running
 
 ROOT = Path(__file__).parents[2]

@@ -7,8 +7,8 @@ from flwr.app import ConfigRecord
 from offbeat_client.client_folder.outbox import Outbox
 from offbeat_client.http.connection import Backoff
 
+from offbeat.client import run_client
 from offbeat.flower.client_app import AppState, FlowerApp, FlowerClient
-from offbeat.service.client import run_client
 from tests.flower.apps import app_of, minus_lr, reply
 from tests.service.conftest import running
 

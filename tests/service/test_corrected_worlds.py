@@ -17,7 +17,7 @@ from offbeat_client.http.connection import Backoff, Connection
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import SCAFFOLD, FedDyn, LocalPlan
-from offbeat.service.client import LocalSGD, run_client
+from offbeat.client import LocalSGD, run_client
 from offbeat.simulation.totals import Stop
 from tests.service.conftest import running
 from tests.service.simulated import INPUTS, LABELS, LAYOUT, initial_model, module, simulate

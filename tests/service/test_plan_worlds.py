@@ -13,8 +13,8 @@ from offbeat_core.lr_decay import exponential
 from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import FedAvg, FedNova, LocalPlan
+from offbeat.client import LocalSGD, run_client
 from offbeat.config.local_section import StepsFunction
-from offbeat.service.client import LocalSGD, run_client
 from offbeat.simulation.totals import Stop
 from tests.service.conftest import body_of, running
 from tests.service.simulated import INPUTS, LABELS, LAYOUT, initial_model, module, simulate

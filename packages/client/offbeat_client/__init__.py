@@ -10,9 +10,20 @@ if TYPE_CHECKING:
     from offbeat_client.client_run import run, run_client
     from offbeat_client.http.connection import Backoff
     from offbeat_client.visit import Client, Evaluate, Fit, Fitted, Visit
-    from offbeat_core.errors import OffbeatError
+    from offbeat_core.errors import GiveUpError, OffbeatError
 
-__all__ = ["Backoff", "Client", "Evaluate", "Fit", "Fitted", "OffbeatError", "Visit", "run", "run_client"]
+__all__ = [
+    "Backoff",
+    "Client",
+    "Evaluate",
+    "Fit",
+    "Fitted",
+    "GiveUpError",
+    "OffbeatError",
+    "Visit",
+    "run",
+    "run_client",
+]
 
 _MODULES = {
     "Backoff": "offbeat_client.http.connection",
@@ -20,6 +31,7 @@ _MODULES = {
     "Evaluate": "offbeat_client.visit",
     "Fit": "offbeat_client.visit",
     "Fitted": "offbeat_client.visit",
+    "GiveUpError": "offbeat_core.errors",
     "OffbeatError": "offbeat_core.errors",
     "Visit": "offbeat_client.visit",
     "run": "offbeat_client.client_run",

@@ -14,7 +14,7 @@ from offbeat_core.sent_update import check_sending
 from typing_extensions import TypeVar
 
 Array = TypeVar("Array", default=Any)
-"""A parameter's type: numpy arrays here, torch tensors in ``offbeat.service.client``."""
+"""A parameter's type: numpy arrays here, torch tensors in ``offbeat.client``."""
 
 
 @dataclass(frozen=True, slots=True)

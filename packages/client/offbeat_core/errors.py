@@ -36,7 +36,13 @@ class MistakesError(OffbeatError):
 
 
 class GiveUpError(OffbeatError):
-    """A reason to give up one visit; the client takes part in the run further on."""
+    """A reason to give up one visit; the client takes part in the run further on.
+
+    Examples:
+        >>> def fit(model, visit):
+        ...     if busy():  # yours
+        ...         raise GiveUpError("the machine is in use")
+    """
 
 
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:

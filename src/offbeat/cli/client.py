@@ -63,7 +63,7 @@ def join(
 
     The same command resumes.
     """
-    from offbeat.service.client.torch_client import run_client
+    from offbeat.client.torch_client import run_client
     from offbeat.training.accelerator import choose_device
 
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", level=logging.INFO)
@@ -132,7 +132,7 @@ def _module(path: str) -> "nn.Module":
 
 def _on_device(make_client: Callable[[int], Any], device: str) -> Callable[[int], Any]:
     """Return a function whose clients train on a device; they must be ``LocalSGD``."""
-    from offbeat.service.client import LocalSGD
+    from offbeat.client import LocalSGD
 
     def make(client: int) -> Any:
         made = make_client(client)

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 from offbeat.cli.demo.processes import FILE_VARIABLE
+from offbeat.client import LocalSGD
 from offbeat.config.server_file import load
 from offbeat.model_inputs import map_inputs
 from offbeat.population import partition
-from offbeat.service.client import LocalSGD
 from offbeat.training.objectives import LOSSES
 from offbeat.worlds.workload import build_dataset, build_model
 

@@ -11,8 +11,8 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.local_plan import LocalPlan
 from safetensors.torch import load
 
-from offbeat.service.client import Fitted, run_client
-from offbeat.service.client.torch_client import with_arrays
+from offbeat.client import Fitted, run_client
+from offbeat.client.torch_client import with_arrays
 from tests.offbeat_client.helper_facts import PRIVACY, TERMS, Helper, private_folder
 
 VISIT = Visit(0, 0, 0, None, "delta", 3, 0, LocalPlan(1, 1, 0.1))

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from offbeat.algorithms import SCAFFOLD, FedBuff, FedLaAvg
 from offbeat.algorithms.components import Compression, LocalPlan
-from offbeat.service.client import LocalSGD, run_client
+from offbeat.client import LocalSGD, run_client
 from offbeat.training.flat_model import FlatModel
 from tests.service.conftest import running
 from tests.simulation.test_simulator_contract import Greedy

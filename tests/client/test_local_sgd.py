@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from offbeat.algorithms.components import LocalPlan
-from offbeat.service.client.local_sgd import LocalSGD
+from offbeat.client.local_sgd import LocalSGD
 from offbeat.training.flat_model import FlatModel
 from offbeat.training.objectives import METRICS, Objective
 from offbeat.training.trainers.backend import Job
