@@ -1,6 +1,5 @@
 """Commands ``serve`` and ``demo``: a server, and one with clients on this machine."""
 
-import logging
 import os
 import shlex
 from collections.abc import Sequence
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from offbeat_core.serving.log_options import log_options
 
 from offbeat.cli.options import FILE, PATH, SET
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 @click.option(
     "--fronts", metavar="N", type=click.IntRange(0, 64), default=0, help="Serve clients in N processes of their own."
 )
-@click.option("--log", "logs", is_flag=True, help="Write each event to standard error, as a line of JSON.")
-def serve(file: Path, changes: Sequence[str], fronts: int, logs: bool) -> None:
+@log_options
+def serve(file: Path, changes: Sequence[str], fronts: int, log_level: str, log_file: Path | None) -> None:
     """Run the server of FILE until Ctrl-C.
 
     The same command resumes the run.
@@ -35,7 +35,7 @@ def serve(file: Path, changes: Sequence[str], fronts: int, logs: bool) -> None:
     from offbeat.config.server_file import load
     from offbeat.worlds.serve import run_server
 
-    write_logs(logging.INFO if logs else logging.WARNING)
+    write_logs(log_level, log_file)
     server = load(file, changes)
     folder = Path(server.service.folder)
 

@@ -71,7 +71,7 @@ def receive(update):
 
 
 def test_calls_get_consecutive_numbers_and_presence_is_not_logged(calls, coordinator, log_writer, caplog):
-    with caplog.at_level("INFO", "offbeat.service"):
+    with caplog.at_level("DEBUG", "offbeat.service"):
         coordinator.record(RecordedCall("present", {"now": 1.0, "client": 0}))
         coordinator.record(RecordedCall("assign", {"now": 1.0, "clients": [0]}))
         coordinator.record(RecordedCall("absent", {"now": 2.0, "client": 1}))
@@ -81,6 +81,7 @@ def test_calls_get_consecutive_numbers_and_presence_is_not_logged(calls, coordin
         {"version": 9, "now": 1.0, "clients": [0]},
         {"version": 9, "now": 3.0, "client": 0, "visit": 0},
     ]
+    assert {entry.levelname for entry in caplog.records} == {"DEBUG"}  # an operator does not read one for each
 
 
 def test_a_small_update_is_in_its_row(calls, coordinator, log_writer):
@@ -112,6 +113,7 @@ def test_the_outcomes_of_visits_are_logged_and_counted(calls, coordinator, log_w
     assert outcomes == [None, [1], [True, 4]]
     assert (tally[1].lost, tally[2].counted, tally[2].staleness_sum) == (1, 1, 4)
     assert tally.working() == [0]
+    assert calls.silent == {1}
 
 
 def test_a_file_is_forgotten_without_later_records_and_updates_in_memory(tmp_path):

@@ -3,7 +3,6 @@
 ``offbeat helper …`` are the same ones.
 """
 
-import logging
 import math
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 from offbeat_core.command_line import Utf8Path
+from offbeat_core.serving.log_options import log_options
 
 if TYPE_CHECKING:
     from offbeat_private.helper.opening_rules import ClientHistory
@@ -86,8 +86,8 @@ def enrol(file: Path, folder: Path, hosts: Sequence[str]) -> None:
     show_default=True,
     help="The TCP port; 0 for any free port.",
 )
-@click.option("--log", "logs", is_flag=True, help="Write each event to standard error, as a line of JSON.")
-def serve(folder: Path, host: str, port: int, logs: bool) -> None:
+@log_options
+def serve(folder: Path, host: str, port: int, log_level: str, log_file: Path | None) -> None:
     """Open sums until Ctrl-C.
 
     The same command resumes.
@@ -95,7 +95,7 @@ def serve(folder: Path, host: str, port: int, logs: bool) -> None:
     from offbeat_core.serving.console_log import write_logs
     from offbeat_private.helper.helper_server import run_helper
 
-    write_logs(logging.INFO if logs else logging.WARNING)
+    write_logs(log_level, log_file)
     run_helper(folder, host, port, lambda url: click.echo(f"Listening at {url}"))
     click.echo("Stopped; the same command resumes")
 

@@ -60,6 +60,7 @@ async def serve(folder: Path, host: str, port: int, *, ready: Callable[[str], No
         watching = asyncio.create_task(connections.keep_watch())
         try:
             ready(url)
+            event("ready", url=url)
             await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
         finally:
             await server.close(serving, _GRACE_SECONDS)
@@ -67,6 +68,7 @@ async def serve(folder: Path, host: str, port: int, *, ready: Callable[[str], No
             watching.cancel()
         if serving.done():
             serving.result()
+    event("stopped")
 
 
 _Number = Annotated[int, InPath(ge=0, lt=2**63)]
@@ -103,7 +105,7 @@ def make_app(helper: Helper, connections: Connections) -> FastAPI:
         _authenticate(request, helper, connections)
         records = _records(await _body(request, largest))
         answer = await asyncio.to_thread(helper.open, number, records)
-        event("answered", batch=number, records=len(records))
+        event("answered", logging.DEBUG, batch=number, records=len(records))
         headers = {
             HEAD_HEADER: f"{answer.head.number}:{answer.head.digest.hex()}",
             SIGNATURE_HEADER: answer.signature.hex(),

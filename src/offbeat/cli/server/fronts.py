@@ -1,10 +1,10 @@
 """Commands ``server front`` and ``server certificates``."""
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from offbeat_core.serving.log_options import log_options
 
 from offbeat.cli.options import FILE, PATH, SET
 
@@ -12,8 +12,8 @@ from offbeat.cli.options import FILE, PATH, SET
 @click.command(epilog="\b\nExample:\n  offbeat server front server.toml --set service.port=8443")
 @FILE
 @SET
-@click.option("--log", "logs", is_flag=True, help="Write each event to standard error, as a line of JSON.")
-def front(file: Path, changes: Sequence[str], logs: bool) -> None:
+@log_options
+def front(file: Path, changes: Sequence[str], log_level: str, log_file: Path | None) -> None:
     """Serve clients for the server that leads, until Ctrl-C.
 
     FILE is the server's own, with [store] and [fronts]; service.folder is a folder of this machine. A front keeps
@@ -24,7 +24,7 @@ def front(file: Path, changes: Sequence[str], logs: bool) -> None:
     from offbeat.config.server_file import load
     from offbeat.worlds.front import run_front
 
-    write_logs(logging.INFO if logs else logging.WARNING)
+    write_logs(log_level, log_file)
     server = load(file, changes)
     run_front(server, lambda: click.echo(f"Serves clients at port {server.service.port}"))
     click.echo("Stopped")

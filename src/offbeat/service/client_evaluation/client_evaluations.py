@@ -1,5 +1,6 @@
 """Evaluations by clients: the chosen clients and their answers."""
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -178,12 +179,13 @@ class ClientEvaluations:
             return
         self.last = current.summary(self._settings.lower_is_better)
         self._on_end(self.last)
-        event("evaluated_by_clients", **self.last.model_dump(exclude={"metrics"}))
+        means = {metric: found.weighted for metric, found in self.last.metrics.items()}
+        event("evaluated_by_clients", **self.last.model_dump(exclude={"metrics"}), **means)
         try:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(current.line(self._settings.lower_is_better))
         except OSError as error:  # which must not keep clients from their work; a restart writes the line
-            event("evaluation_failed", version=current.version, problem=error.strerror)
+            event("evaluation_failed", logging.WARNING, version=current.version, problem=error.strerror)
 
     def _load(self, rows: Iterable[Row]) -> None:
         """Load all rounds, and write those that are over to the file again."""

@@ -1,5 +1,6 @@
 """Logging of the coordinator's calls, and the files of their large updates."""
 
+import logging
 import weakref
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,13 @@ class CallRecorder:
 
     Attributes:
         update_files: The files of large updates that are needed.
+        silent: Clients whose leases have lapsed since the log's last line about the progress.
         stored_bytes: Bytes of all updates that were logged, also of those deleted since.
     """
 
     def __init__(self, run: LiveRun, log_writer: LogWriter, tally: ClientTally) -> None:
         self.update_files = UpdateFiles()
+        self.silent: set[int] = set()
         self.stored_bytes = 0
         self._run = run
         self._log_writer = log_writer
@@ -39,10 +42,13 @@ class CallRecorder:
         if call.name in _NOT_LOGGED:
             return
         coordinator = self._run.coordinator
-        change, belongings = entry_of(call, self._outcome(call))
+        outcome = self._outcome(call)
+        change, belongings = entry_of(call, outcome)
+        if call.name == "lapse":
+            self.silent.update(outcome or ())
         self._tally.note(call.name, change.arguments)
         shown = {name: value for name, value in change.arguments.items() if name not in ("share", "outcome")}
-        event(call.name, version=coordinator.algorithm.version, **shown)
+        event(call.name, logging.DEBUG, version=coordinator.algorithm.version, **shown)
         self._log_writer.enter(change, **belongings)
         update = vector_of(call)
         if isinstance(update, BufferedUpdate | StoredUpdate):

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from offbeat_core.serving.console_log import event
+
 from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop
 from offbeat.service.live.run_history import RunHistory
@@ -76,6 +78,7 @@ class LiveRun:
         self._early_stop = early_stop
         self._clock = clock
         self._start = clock() - now
+        self._was_finished = False
 
     @property
     def now(self) -> float:
@@ -104,6 +107,10 @@ class LiveRun:
 
     def close_visits(self) -> None:
         """Close a finished run's visits, so that no answer changes once it is extended."""
+        has_ended, self._was_finished = self.is_finished and not self._was_finished, self.is_finished
+        if has_ended:
+            reason = "stop.target or stop.patience" if self.has_ended_early else "stop.versions"
+            event("run_ended", version=self.coordinator.algorithm.version, reason=reason)
         if self.is_finished:
             self.coordinator.finish(self.now)
 

@@ -55,12 +55,12 @@ class FrontSettings:
     fronts: int = 1  # that share the listener, and the limit of connections of an address
 
 
-def run_child(settings: FrontSettings, listener: socket.socket, log_level: int) -> None:
+def run_child(settings: FrontSettings, listener: socket.socket, logs: tuple[str, Path | None]) -> None:
     """Run a front as a child of the leader's process.
 
     It ends with that, at once and without its requests, to which nobody could give answers; or by SIGTERM.
     """
-    write_logs(log_level)
+    write_logs(*logs)
     os.umask(0o077)  # others may read nothing
     parent = multiprocessing.parent_process()
     assert parent is not None

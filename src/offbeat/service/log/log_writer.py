@@ -1,12 +1,14 @@
 """The log's writer: many requests share one append (group commit)."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from offbeat_core.errors import OffbeatError
+from offbeat_core.serving.console_log import event
 from pydantic_core import to_json
 
 from offbeat.service.log.log import Change, LogUnavailableError, ReplacedError, Row, UnknownOutcomeError
@@ -207,6 +209,7 @@ class LogWriter:
                     continue
                 batch, self._next = self._next, _Batch()
                 while (problem := await self._append(batch)) is not None:
+                    event("log_unavailable", logging.WARNING, problem=problem)
                     if self._is_stopping or asyncio.get_running_loop().time() >= self._patient_until:
                         self._refuse_waiters(problem)
                     if self._is_stopping:
@@ -243,6 +246,8 @@ class LogWriter:
         return None
 
     def _release_waiters(self, last: int) -> None:
+        if self._problem is not None:
+            event("log_available")
         self._problem = None
         self._durable = last
         while self._waiters and self._waiters[0][0] <= last:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from offbeat_core.errors import OffbeatError
-from offbeat_core.serving.console_log import event, log
+from offbeat_core.serving.console_log import event, logs_of_child
 from pydantic import BaseModel
 from starlette.types import ASGIApp
 
@@ -140,7 +140,10 @@ class Fronts:
         )
         # A new interpreter: this one has threads, which a fork would break.
         child = multiprocessing.get_context("spawn").Process(
-            target=run_child, args=(front, self._listener, log.level), name=f"front {number}", daemon=True
+            target=run_child,
+            args=(front, self._listener, logs_of_child(f"front-{number}")),
+            name=f"front {number}",
+            daemon=True,
         )
         # Ctrl-C reaches all processes of a terminal: the leader first gives its answers, and then ends its fronts.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

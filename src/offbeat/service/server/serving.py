@@ -19,6 +19,7 @@ from pathlib import Path
 from offbeat_core.errors import OffbeatError
 from offbeat_core.files import write_durably
 from offbeat_core.serving.connections import Connections
+from offbeat_core.serving.console_log import event
 from offbeat_core.serving.http_server import HttpServer, listen, max_connections, raise_file_limit
 from sqlalchemy import exc
 
@@ -33,6 +34,7 @@ from offbeat.service.engine.evaluation_queue import EvaluationQueue
 from offbeat.service.engine.leader import Leader
 from offbeat.service.engine.lease_timer import LeaseTimer
 from offbeat.service.engine.operations import Operations
+from offbeat.service.engine.progress_log import ProgressLog
 from offbeat.service.engine.server_checkpoint import CheckpointSchedule, CheckpointWriter
 from offbeat.service.engine.start_up import open_engine
 from offbeat.service.front.front import Front
@@ -173,12 +175,14 @@ async def _serve(
     for work in (timer.run(), connections.keep_watch(), schedule.run(), viewers.produce(), stop.wait()):
         end.start(work)
     end.start(service.accounts.audit.flush_regularly())
+    end.start(ProgressLog(engine).run())
     if opener is not None:
         end.start(opener.run())
     if settings.front_processes or settings.fronts is not None:
         end.start(fronts.run())
     try:
         write_address(settings.folder, url, settings.certificates and settings.certificates.certificate)
+        event("ready", url=public_url, version=engine.coordinator.algorithm.version)
         ready(Listening(url, public_url, enrolment_token, service, front, fronts, checkpoints, viewers))
         await end.wait()
     finally:

@@ -4,7 +4,6 @@ import errno
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +17,6 @@ class UnreachableFilesError(OSError):
     """A place for files that cannot be reached now."""
 
 
-_LINE_SECONDS = 10.0  # between two events about the store
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -51,7 +49,6 @@ class Disk:
         self._reserve = Reserve(reserve)
         self._failed = failed
         self._lock = threading.Lock()
-        self._next_line = 0.0  # when the log may name the store again
 
     def refusal(self, error: OSError) -> Refusal:
         """Return the refusal for an error; one that does not pass ends the server."""
@@ -59,11 +56,7 @@ class Disk:
             self._failed(error)
             return Refusal("stopping", "the server's disk has failed: try again later", {"Retry-After": "5"})
         if isinstance(error, UnreachableFilesError):  # whose text names the store, which is not for clients
-            with self._lock:
-                now = time.monotonic()
-                if now >= self._next_line:  # else each client's request would write one
-                    event("blobs_unavailable", logging.WARNING, problem=str(error))
-                    self._next_line = now + _LINE_SECONDS
+            event("blobs_unavailable", logging.WARNING, problem=str(error))
             return Refusal("busy", "the store of large files cannot be reached: try again later", {"Retry-After": "5"})
         if is_full(error):
             self.mark_full(error.strerror or "no space left")
