@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -20,7 +21,7 @@ from offbeat.service.log.tables import bodies, is_rare, log, prepare
 T = TypeVar("T")
 
 _FORGOTTEN_AT_ONCE = 100  # small updates
-_COLUMNS = [column.name for column in log.c if column.name != "run"]
+_columns_of = attrgetter(*(column.name for column in log.c if column.name != "run"))
 
 END_HUNG = """
 SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
@@ -64,8 +65,10 @@ class SqlLog:
         self._is_sqlite = engine.dialect.name == "sqlite"
         # As text, since SQLAlchemy would take as long to build the statement as SQLite takes to carry it out.
         make: Any = type(engine.dialect)
-        dialect = make(paramstyle="named" if self._is_sqlite else "pyformat")
+        dialect = make(paramstyle="qmark" if self._is_sqlite else "format")
         self._inserts = {table: str(sa.insert(table).compile(dialect=dialect)) for table in (log, bodies)}
+        is_row = (log.c.run == sa.bindparam("run")) & (log.c.number == sa.bindparam("number"))
+        self._find_epoch = str(sa.select(log.c.epoch).where(is_row).compile(dialect=dialect))
         self._thread = ThreadPoolExecutor(1, "log")
         self._server = secrets.token_hex(8)  # the key of this server's signs of life
         self._has_shown = False
@@ -196,12 +199,10 @@ class SqlLog:
 
     def _insert(self, connection: sa.Connection, rows: Sequence[Row], after: tuple[int, int]) -> None:
         number, epoch = after
-        is_last = (log.c.run == self.run) & (log.c.number == number)
-        if number and connection.execute(sa.select(log.c.epoch).where(is_last)).scalar() != epoch:
+        if number and connection.exec_driver_sql(self._find_epoch, (self.run, number)).scalar() != epoch:
             raise ReplacedError(f"the log has no row {number} of epoch {epoch}")
-        values = [{"run": self.run, **{name: getattr(row, name) for name in _COLUMNS}} for row in rows]
-        connection.exec_driver_sql(self._inserts[log], values)
-        small = [{"run": self.run, "number": row.number, "body": row.body} for row in rows if row.body is not None]
+        connection.exec_driver_sql(self._inserts[log], [(self.run, *_columns_of(row)) for row in rows])
+        small = [(self.run, row.number, row.body) for row in rows if row.body is not None]
         if small:
             connection.exec_driver_sql(self._inserts[bodies], small)
 
