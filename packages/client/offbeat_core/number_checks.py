@@ -27,9 +27,10 @@ def plain_number(value: Any) -> Any:
 
 def is_number(value: object) -> bool:
     """Return whether a value is a real number; booleans and times are not."""
+    if type(value) in (int, float):
+        return True
     # A difference of times of numpy says that it is an integer.
-    is_real = not isinstance(value, bool) and isinstance(value, Real) and not _is_time(value)
-    return type(value) in (int, float) or is_real
+    return not isinstance(value, bool) and isinstance(value, Real) and not _is_time(value)
 
 
 def check_count(name: str, value: Any) -> int:

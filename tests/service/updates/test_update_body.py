@@ -125,6 +125,14 @@ def test_a_body_in_memory_is_checked_too(dtype: torch.dtype) -> None:
         check_body(BufferedUpdate(body, LENGTH, None, ""), 1e-3)
 
 
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_an_algorithm_that_changes_its_vector_does_not_change_the_body_for_the_log(is_masked: bool) -> None:
+    body = bytes(4 * LENGTH) if is_masked else GOOD
+    kept = bytes(bytearray(body))  # other memory
+    BufferedUpdate(body, LENGTH, None, "", is_masked).resolve().fill_(7)
+    assert body == kept
+
+
 def test_a_header_is_parsed_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = store(GOOD)
     check_body(BufferedUpdate(bytearray(GOOD), LENGTH, None, ""), None)

@@ -111,7 +111,7 @@ class UpdateIntake:
         header, name, length = asked.header, asked.blob, self._engine.models.length
         is_masked = isinstance(header, ShareHeader)
         if name is None:
-            return BufferedUpdate(bytearray(asked.body), length, plan.compression, header.digest, is_masked)
+            return BufferedUpdate(bytes(asked.body), length, plan.compression, header.digest, is_masked)
         path = self._engine.updates / name
         if self._engine.shared is not None and not path.exists():
             try:  # from a front on another machine

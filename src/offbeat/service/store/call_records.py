@@ -71,7 +71,7 @@ def entry_of(call: RecordedCall, outcome: list[Any] | None) -> tuple[Change, Bel
         case StoredUpdate() as update:
             belongings = {"blob": update.path.name, "digest": update.digest}
         case BufferedUpdate() as update:
-            # A copy, since an algorithm may change its vector before the row is durable.
+            # Of bytes this is not a copy: an algorithm that changes its vector has a copy of its own.
             belongings = {"body": bytes(update.data), "digest": update.digest}
         case DiscardedUpdate() as update:
             belongings = {"digest": update.digest}
@@ -115,7 +115,7 @@ def _stored(
     if row.body is not None:
         kind = kind_of(digest)
         _check_digest(named_digest(kind, new_digest(kind)(row.body).hexdigest()), row, "the log")
-        return BufferedUpdate(bytearray(row.body), length, compression, digest, is_masked)
+        return BufferedUpdate(row.body, length, compression, digest, is_masked)
     if row.blob is None:
         raise OffbeatError(
             f"the log no longer holds the update of row {row.number}: start this server again, or restore a backup"

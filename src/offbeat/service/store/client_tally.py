@@ -153,7 +153,10 @@ class ClientTally:
     def _of(self, client: int) -> Counts:
         """Return the counts of a client, to change them."""
         self._changed.add(client)
-        return self._counts.setdefault(client, Counts())
+        counts = self._counts.get(client)
+        if counts is None:
+            counts = self._counts[client] = Counts()
+        return counts
 
 
 _SUMMED = ("visits", "counted", "refused", "lost", "staleness_sum")

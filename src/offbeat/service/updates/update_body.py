@@ -34,7 +34,7 @@ def largest_body(length: int, compression: Compression | None) -> int:
 class BufferedUpdate:
     """An update with its body, ``data``, in memory; for the rest see ``StoredUpdate``."""
 
-    data: bytearray
+    data: bytes | bytearray
     length: int
     plan_compression: Compression | None
     digest: str
@@ -45,12 +45,15 @@ class BufferedUpdate:
         """Bytes of the body."""
         return len(self.data)
 
-    def read(self, start: int, size: int) -> bytearray:
+    def read(self, start: int, size: int) -> bytes | bytearray:
         """Return ``size`` bytes of the body from ``start`` on."""
         return self.data[start : start + size]
 
     def resolve(self) -> "Tensor":
-        """Return the vector; see ``StoredUpdate``."""
+        """Return the vector; see ``StoredUpdate``.
+
+        It is a copy unless ``data`` can be written.
+        """
         return _vector_of(self)
 
 

@@ -1,6 +1,7 @@
 """The vectors of updates, as tensors."""
 
 import struct
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ _TYPES = {"F32": ("<f4", torch.float32), "BF16": ("<i2", torch.bfloat16)}  # num
 def vector_of(body: Body) -> Tensor:
     """Return an update's vector; see ``StoredUpdate.resolve``."""
     if body.is_masked:
-        return torch.from_numpy(entries(body, 0, 4 * body.length).view("<i4"))
+        return torch.from_numpy(_writable(entries(body, 0, 4 * body.length), "<i4"))
     if body.plan_compression is not None:
         return decompressed(body, body.plan_compression)
     kind, start = layout_of(body)
@@ -29,10 +30,14 @@ def vector_of(body: Body) -> Tensor:
 
 
 def _vector(found: "npt.NDArray[np.uint8]", kind: EntryKind) -> Tensor:
-    """Return bytes as float32, without a copy if they are aligned float32."""
+    """Return bytes as float32, without a copy if they are that, and writable."""
     on_disk, dtype = _TYPES[kind]
-    values = np.require(found.view(on_disk), requirements=["ALIGNED", "ENSUREARRAY"])
-    return torch.from_numpy(values).view(dtype).float()
+    return torch.from_numpy(_writable(found, on_disk)).view(dtype).float()
+
+
+def _writable(found: "npt.NDArray[np.uint8]", on_disk: str) -> "npt.NDArray[Any]":
+    """Return bytes as numbers that an algorithm may change; a copy only if need be."""
+    return np.require(found.view(on_disk), requirements=["ALIGNED", "ENSUREARRAY", "WRITEABLE"])
 
 
 def compressed_size(length: int, compression: Compression) -> int:
