@@ -78,8 +78,8 @@ def number(value: float, half_width: float | None = None) -> str:
 
 
 def factor(ratio: float) -> str:
-    """Write a ratio as ``×3.4``, or with two digits below one: ``×0.85``."""
-    return f"×{ratio:.1f}" if ratio >= 0.995 else f"×{ratio:.2f}"
+    """Write a ratio as ``×3.4``, or below 1.1 with two digits: ``×0.85``, ``×1.02``, but ``×1.0`` for exactly 1."""
+    return f"×{ratio:.2f}" if ratio < 1.095 and ratio != 1 else f"×{ratio:.1f}"
 
 
 def duration(seconds: float, half_width: float | None = None, like: float | None = None) -> str:

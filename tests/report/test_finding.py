@@ -34,19 +34,25 @@ def ended(**values):
         (
             # Logarithms of the ratios: 0.6444, 0.7444, 0.7056; t(0.975, 2) = 4.303.
             timed(fedavg=(200, 400, 1600), b=(105, 190, 790)),
-            "b reached 50 % faster than fedavg: 2.0 times as fast as fedavg (95 % interval 1.8 to 2.3, 3 seeds).",
+            "b reached 50 % 2.0 times as fast as fedavg (95 % interval 1.8 to 2.3, 3 seeds).",
         ),
         (
             # Three pairs: t(0.99167, 2) = 7.649.
             timed(fedavg=(1000, 1100, 1250), fedbuff=(300, 340, 390), fedfa=(310, 330, 430)),
             "fedbuff and fedfa reached 50 % faster than fedavg: fedbuff was 3.3 times as fast as fedavg (simultaneous "
-            "95 % interval 3.0 to 3.6, 3 seeds). Between fedbuff and fedfa 3 seeds do not decide: fedbuff was 1.0 "
+            "95 % interval 3.0 to 3.6, 3 seeds). Between fedbuff and fedfa 3 seeds do not decide: fedbuff was 1.03 "
             "times as fast as fedfa (simultaneous 95 % interval 0.78 to 1.4, 3 seeds).",
         ),
         (
             timed(fedavg=(200, 400), b=(100, 400)),
             "Between b and fedavg 2 seeds do not decide: b was 1.4 times as fast as fedavg "
             "(95 % interval 0.02 to 115.6, 2 seeds); 16 more would, at a guess.",
+        ),
+        (
+            timed(fedavg=(200, 200, 400), b=(100, 100, 400), c=(180, 210, 390)),
+            # Logarithms of c / b: 0.5878, 0.7419, -0.0260.
+            "Between b, c and fedavg 3 seeds do not decide: b was 1.5 times as fast as c (simultaneous 95 % interval "
+            "0.26 to 9.3, 3 seeds); 9 more seeds would decide between b and c, at a guess.",
         ),
         (
             # b is separated from fedavg, c from neither. log(c / b): -0.2231, 0.5680, 0.3266.
@@ -59,7 +65,7 @@ def ended(**values):
         (
             [*(a_run("fedavg", seed, (0.1, 0.2), seconds=(0, 1000)) for seed in range(3)), *timed(b=(100, 120, 110))],
             # log(1000 / 100), … are lower bounds: 2.303, 2.120, 2.207.
-            "b reached 50 % faster than fedavg: at least 7.3 times as fast as fedavg (95 % bound, 3 seeds). "
+            "b reached 50 % at least 7.3 times as fast as fedavg (95 % bound, 3 seeds). "
             "50 % was missed by fedavg in 3 of 3 seeds.",
         ),
         (
@@ -75,7 +81,7 @@ def ended(**values):
         (
             # Points: 2.0, 2.5, 2.0.
             ended(fedavg=(0.5, 0.6, 0.8), b=(0.52, 0.625, 0.82)),
-            "b ended above fedavg: 2.2 points above fedavg (95 % interval 1.4 to 2.9, 3 seeds).",
+            "b ended 2.2 points above fedavg (95 % interval 1.4 to 2.9, 3 seeds).",
         ),
         (
             ended(fedavg=(0.5, 0.6), b=(0.52, 0.58)),
@@ -145,5 +151,5 @@ def test_a_lower_loss_is_better():
         for seed, end in enumerate(ends)
     ]
     assert finding(summarise(runs), None) == (
-        "b ended below fedavg: 0.500 loss below fedavg (95 % interval 0.475 to 0.525, 3 seeds)."
+        "b ended 0.500 loss below fedavg (95 % interval 0.475 to 0.525, 3 seeds)."
     )

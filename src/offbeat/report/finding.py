@@ -100,15 +100,17 @@ class _Sentences:
         """Yield what is separated, then what is not."""
         verdict, better = self._verdict, self._scale.better(self._row)
         best, second = verdict.order[:2]
+        pair = verdict.pair(best, second)
+        amount = None if pair is None else self._scale.amount(pair, self._row)
         if verdict.is_one_seed:
-            pair = verdict.pair(best, second)
-            amount = None if pair is None else self._scale.amount(pair, self._row)
             if amount is None:
                 yield "One seed does not decide: run several."
             else:
                 yield f"{best} {self._scale.verb(self._row)} {amount} {second} in one seed: run several."
             return
-        if verdict.lower:
+        if len(verdict.order) == 2 and verdict.lower and pair is not None and amount is not None:
+            yield f"{best} {self._scale.verb(self._row)} {amount} {second}{self._certainty(pair)}."
+        elif verdict.lower:
             yield f"{_list(verdict.top)} {better} {_list(verdict.lower)}{self._how_much(verdict.lower)}."
         if verdict.middle:
             yield f"{best} {better} {_list(verdict.middle)}{self._how_much(verdict.middle)}."
@@ -144,8 +146,8 @@ class _Sentences:
             text += f": {first} was {amount} {second}{self._certainty(pair)}"
         more = self._verdict.more_seeds()
         if more is not None:
-            between = f" between {first} and {second}" if len(top) > 2 else ""
-            text += f"; {more} more would{between}, at a guess"
+            would = f"seeds would decide between {first} and {second}" if len(top) > 2 else "would"
+            text += f"; {more} more {would}, at a guess"
         return f"{text}."
 
 

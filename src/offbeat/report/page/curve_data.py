@@ -45,7 +45,10 @@ def curve_data(runs: Sequence[Run], target: float | None) -> dict[str, Any]:
     longest = max(len(run.history["seconds"]) for run in runs)
     most = _points(len(runs), len(groups), len(axes), len(measures))
     return {
-        "axes": [{"key": key, "name": axis.name, "title": axis.title} for key, axis in axes.items()],
+        "axes": [
+            {"key": key, "name": axis.name, "title": axis.title, "hours": key == "seconds" and axis.unit == 3600.0}
+            for key, axis in axes.items()
+        ],
         "measures": [
             {
                 "key": measure.name,

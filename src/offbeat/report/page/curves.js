@@ -71,7 +71,7 @@ function mainChart() {
     document.getElementById("curves-title").textContent =
       `${measure.title[0].toUpperCase()}${measure.title.slice(1)} over ${axis.name}`;
     return {
-      title: measure.title, axis: axis.title, x: x(), y: y(), share: measure.share, target: measure.target,
+      title: measure.title, axis: axis.title, hours: axis.hours, x: x(), y: y(), share: measure.share, target: measure.target,
       heading: "At the end:", available: over() === "seconds" ? CURVES.available : null,
       curves: curvesOf(over(), measure.key, lines(), +range.value),
     };
@@ -79,7 +79,7 @@ function mainChart() {
   if (CURVES.available) {
     const {shares} = CURVES.available;
     place.append(element("p", {class: "note"},
-      `Bands over virtual time: the more clients are available, from ${Math.min(...shares)} to ${Math.max(...shares)} %, the stronger.`));
+      `Grey bands: the share of clients that are available, from ${Math.min(...shares)} to ${Math.max(...shares)} %; the more, the stronger.`));
   }
   if (CURVES.note) place.append(element("p", {class: "note"}, CURVES.note));
 }

@@ -1,6 +1,7 @@
 // A chart of curves, each of a label: scales, zoom, hover, toggles.
 
 const SHARE = " %";
+const HOURS = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 6, 12, 24];  // between ticks, so that days begin at one
 
 function plain(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
@@ -38,7 +39,7 @@ function sample(place) {
 }
 
 class LineChart {
-  // view() returns {title, axis, x, y, share, target, heading, curves}: x and y are "linear" or "log"; a curve has
+  // view() returns {title, axis, hours, x, y, share, target, heading, curves}: x and y are "linear" or "log"; a curve has
   // label, x, y and may have low, high, reach, width, note, offScale, isBeside. Curves of one label are toggled together. It may have
   // available: edges and shares (%) of intervals of x, which the background shows.
   constructor(place, view) {
@@ -119,7 +120,7 @@ class LineChart {
       },
       scales: {x: scale("x", chart => this.limits(chart, "x")), y: scale("y", chart => this.limits(chart, "y"))},
       axes: [
-        {...axis(now.axis, tick()), size: 30, space: width < 500 ? 60 : 80},
+        {...axis(now.axis, tick()), size: 30, space: width < 500 ? 60 : 80, ...(now.hours && now.x === "linear" && {incrs: HOURS})},
         {...axis(now.title, tick(now.share ? SHARE : "")), size: 62, space: 34},
       ],
       series: [{}, ...this.shown.map(curve => ({
@@ -208,10 +209,10 @@ class LineChart {
     ctx.lineTo(bbox.left + bbox.width, y);
     ctx.stroke();
     ctx.font = `${13 * uPlot.pxRatio}px ${FAMILY}`;
-    ctx.textAlign = "left";
-    ctx.textBaseline = "bottom";
+    ctx.textAlign = "right";  // curves cross the target near the left end
+    ctx.textBaseline = "top";
     const words = `target ${plain(target)}${share ? SHARE : ""}`;
-    const corner = [bbox.left + 6 * uPlot.pxRatio, y - 3 * uPlot.pxRatio];
+    const corner = [bbox.left + bbox.width - 6 * uPlot.pxRatio, y + 4 * uPlot.pxRatio];
     ctx.setLineDash([]);
     ctx.lineWidth = 4 * uPlot.pxRatio;
     ctx.lineJoin = "round";
