@@ -53,6 +53,7 @@ def test_other_units():
     assert (units.level(0.8), units.level(0.985)) == ("80 %", "98.5 %")
     assert (units.factor(3.42), units.factor(0.854)) == ("×3.4", "×0.85")
     assert (units.factor(1.0), units.factor(1.004), units.factor(1.024)) == ("×1.0", "×1.00", "×1.02")
+    assert (units.factor(65.84), units.factor(1459.4)) == ("×65.8", "×1,459")
     assert (units.count(12345.0), units.count(12345.0, 61.0)) == ("12,345", "12,345 ± 61")
     assert [units.time_unit(t)[1] for t in (179, 180, 10_800, 172_801)] == ["seconds", "minutes", "hours", "days"]
 

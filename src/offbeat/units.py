@@ -78,7 +78,9 @@ def number(value: float, half_width: float | None = None) -> str:
 
 
 def factor(ratio: float) -> str:
-    """Write a ratio as ``×3.4``, or below 1.1 with two digits: ``×0.85``, ``×1.02``, but ``×1.0`` for exactly 1."""
+    """Write a ratio as ``×3.4``; near 1 and below with two digits: ``×1.02``."""
+    if ratio >= 99.95:
+        return f"×{ratio:,.0f}"
     return f"×{ratio:.2f}" if ratio < 1.095 and ratio != 1 else f"×{ratio:.1f}"
 
 

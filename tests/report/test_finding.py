@@ -46,7 +46,7 @@ def ended(**values):
         (
             timed(fedavg=(200, 400), b=(100, 400)),
             "Between b and fedavg 2 seeds do not decide: b was 1.4 times as fast as fedavg "
-            "(95 % interval 0.02 to 115.6, 2 seeds); 16 more would, at a guess.",
+            "(95 % interval 0.02 to 116, 2 seeds); 16 more would, at a guess.",
         ),
         (
             timed(fedavg=(200, 200, 400), b=(100, 100, 400), c=(180, 210, 390)),
@@ -141,6 +141,13 @@ def test_seeds_of_one_algorithm_alone_do_not_matter():
 def test_an_unfinished_run_that_has_reached_the_target_counts():
     runs = [a_run("fedavg", 0, (0.1, 0.2, 0.5)), a_run("b", 0, finished=False)]
     assert finding(summarise(runs), None) == "b reached 50 % 2.0 times as fast as fedavg in one seed: run several."
+
+
+def test_names_of_many_that_are_all_alike_are_left_out():
+    alike = {label: (100 + place, 110, 100) for place, label in enumerate("abcde")}
+    assert finding(summarise(timed(**alike)), None).startswith("Between all 5 algorithms 3 seeds do not decide: a")
+    del alike["e"]
+    assert finding(summarise(timed(**alike)), None).startswith("Between a, b, c and d 3 seeds do not decide: a")
 
 
 def test_a_lower_loss_is_better():

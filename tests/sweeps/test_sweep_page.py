@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 
-from offbeat.sweeps.page.page import sweep_page
+from offbeat.sweeps.page.page import finding, sweep_page
 from offbeat.sweeps.page.parallel_data import parallel_data
 from offbeat.sweeps.record import Searched
 from offbeat.sweeps.search_space import Choices, Numbers
@@ -54,11 +54,25 @@ def test_with_a_target_the_time_to_it_comes_first():
     searched = replace(SEARCHED, target=0.75)
     missed = replace(TRIALS["fedbuff"][4], score=0.7 - 0.75)
     page = sweep_page(searched, {"fedbuff": [later, sooner, missed], "fedavg": []}, [], "")
-    assert "Best accuracy: 75.0 % after 30.0 s by fedbuff." in page
-    assert '<th scope="col">accuracy</th><th scope="col">Time to 75.0 %</th>' in page
+    assert "Soonest at 75 %: fedbuff after 30.0 s." in page
+    assert '<th scope="col">accuracy</th><th scope="col">Time to 75 %</th>' in page
     assert '<td data-value="0.9">90.0 %</td><td data-value="60.0">1 min</td>' in page
     assert '<td data-value="0.7">70.0 %</td><td>missed</td>' in page
-    assert "by the time to 75.0 %, where it was missed by the mean of the last 10 evaluations of accuracy, over" in page
+    assert "by the time to 75 %, where it was missed by the mean of the last 10 evaluations of accuracy, over" in page
+
+
+def test_the_first_line_names_who_missed_the_target():
+    searched, best = replace(SEARCHED, target=0.75), {"fedbuff": TRIALS["fedbuff"][4]}
+    assert finding(searched, best) == "No trial reached 75 %. Best accuracy: 70.0 % by fedbuff."
+    best["fedavg"] = Trial("fedavg", 0, {"n": 1}, 0.8, 1 / (1 + 90.0), 90.0)
+    best["fedbuff"] = replace(best["fedbuff"], score=0.7 - 0.75)
+    assert finding(searched, best) == "Soonest at 75 %: fedavg after 1 min 30 s; not reached by fedbuff."
+
+
+def test_a_tuning_was_followed_by_a_comparison():
+    page = sweep_page(SEARCHED, TRIALS, [], "", is_tuning=True)
+    assert "Tuning of tiny" in page
+    assert "best.toml" not in page
 
 
 def test_places_on_the_axes_by_hand():

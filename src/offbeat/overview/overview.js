@@ -33,7 +33,7 @@ function item(entry, place) {
     compare_chosen();
   });
   const body = element("div", {}, element("label", {for: `box-${place}`}, element("b", {}, entry.folder)),
-    element("span", {class: "tag"}, entry.kind), element("p", {}, entry.finding));
+    element("span", {class: "tag"}, entry.kind), element("p", {}, entry.finding.replaceAll(" %", "\u00a0%")));
   if (entry.problem) body.append(element("p", {class: "problem"}, entry.problem));
   body.append(element("p", {class: "quiet"}, [entry.world, entry.kind === "sweep" ? "" : entry.algorithms.join(", ")].filter(part => part).join(" · ")));
   if (entry.progress) body.append(stateOf(entry.progress));

@@ -10,6 +10,7 @@ from offbeat.report.tuning import ReportedTuning
 from offbeat.report.verdict import Verdict, verdict
 from offbeat.statistics.all_pairs import Pair
 
+_NAMED = 4  # algorithms, if none is separated from the best
 _UNEQUAL = 2.0  # times as far as another algorithm's update moves the model
 
 
@@ -140,7 +141,8 @@ class _Sentences:
         pair = self._verdict.pair(first, second)
         if pair is None:
             return f"{_list(top)} have no seeds in common: run the same ones."
-        text = f"Between {_list(top)} {_seeds(pair.seeds)} do not decide"
+        names = f"all {len(top)} algorithms" if len(top) == len(self._verdict.order) > _NAMED else _list(top)
+        text = f"Between {names} {_seeds(pair.seeds)} do not decide"
         amount = self._scale.amount(pair, self._row)
         if amount is not None and pair.low > -math.inf:
             text += f": {first} was {amount} {second}{self._certainty(pair)}"

@@ -78,6 +78,11 @@ class TuningRecord(BaseModel):
         return self.model_copy(update={"labels": labels})
 
 
+def holds_tuning(folder: Path) -> bool:
+    """Return whether a folder is that of a tuning's trials."""
+    return (folder / _FILE).is_file()
+
+
 def read_tuning(folder: Path) -> TuningRecord | None:
     """Read the record in a folder of runs; None if there is none."""
     path = folder / FOLDER / _FILE

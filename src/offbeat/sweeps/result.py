@@ -47,11 +47,16 @@ def value_text(searched: Searched, value: float) -> str:
     return units.percent(value) if searched.measure == "accuracy" else units.number(value)
 
 
+def target_text(searched: Searched, target: float) -> str:
+    """Return the target of a sweep as text."""
+    return units.level(target) if searched.measure == "accuracy" else units.number(target)
+
+
 def result_text(searched: Searched, trial: Trial) -> str:
     """Return a trial's time to the target, or its value without one."""
     if trial.seconds is None or searched.target is None:
         return value_text(searched, trial.value)
-    return f"{value_text(searched, searched.target)} after {units.duration(trial.seconds)}"
+    return f"{target_text(searched, searched.target)} after {units.duration(trial.seconds)}"
 
 
 def budget(searched: Searched) -> str:
@@ -68,7 +73,7 @@ def budget(searched: Searched) -> str:
         )
     measure = f"mean of the last {LAST} evaluations of {searched.measure.replace('_', ' ')}"
     if searched.target is not None:
-        measure = f"time to {value_text(searched, searched.target)}, where it was missed by the {measure},"
+        measure = f"time to {target_text(searched, searched.target)}, where it was missed by the {measure},"
     return f"{words}, by the {measure} over {seeds} ({searched.better} is better)"
 
 

@@ -57,7 +57,9 @@ function mainChart() {
   const over = switches(place, "over", CURVES.axes.map(axis => [axis.key, axis.name]), redraw);
   const x = switches(place, "x", SCALES, redraw), y = switches(place, "y", SCALES, redraw);
   const several = CURVES.means.length > 0;
-  const lines = switches(place, "lines", several ? [["mean", "mean with its 95 % interval"], ["seeds", "each seed"]] : [["mean", ""]], redraw);
+  const hasBands = CURVES.means.some(mean => Object.values(mean.low).some(low => low.some(y => y !== null)));
+  const means = hasBands ? "mean with its 95 % interval" : "mean and seeds";
+  const lines = switches(place, "lines", several ? [["mean", means], ["seeds", "each seed"]] : [["mean", ""]], redraw);
   const select = document.getElementById("measure"), range = document.getElementById("smoothing");
   CURVES.measures.forEach((measure, i) => select.append(element("option", {value: i}, measure.title)));
   select.parentElement.hidden = CURVES.measures.length < 2;

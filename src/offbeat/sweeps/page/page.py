@@ -13,11 +13,12 @@ from offbeat.report.export import write_file
 from offbeat.report.page.settings_and_versions import origin, package_versions
 from offbeat.runs.directory import Run
 from offbeat.runs.settings import setting_of
+from offbeat.runs.tuning_record import holds_tuning
 from offbeat.sweeps.edges import edge
 from offbeat.sweeps.importance import Importance, importances
 from offbeat.sweeps.page.parallel_data import parallel_data, setting_text
 from offbeat.sweeps.record import Searched, Trials, read_record
-from offbeat.sweeps.result import best_first, budget, result_text, settings, value_text
+from offbeat.sweeps.result import best_first, budget, settings, target_text, value_text
 from offbeat.sweeps.search_space import Choices, Values
 from offbeat.sweeps.trials import Trial
 from offbeat.units import duration
@@ -40,12 +41,17 @@ def write_sweep_report(folder: Path, command: str, output: Path | None = None) -
         runs = []
     return write_file(
         (output or folder) / "report.html",
-        sweep_page(searched, trials, runs, command).encode(errors="backslashreplace"),
+        sweep_page(searched, trials, runs, command, is_tuning=holds_tuning(folder)).encode(errors="backslashreplace"),
     )
 
 
-def sweep_page(searched: Searched, trials: Trials, runs: Sequence[Run], command: str) -> str:
-    """Return the page; it loads nothing."""
+def sweep_page(
+    searched: Searched, trials: Trials, runs: Sequence[Run], command: str, *, is_tuning: bool = False
+) -> str:
+    """Return the page; it loads nothing.
+
+    With ``is_tuning`` the trials are those before a comparison.
+    """
     best = best_of_labels(trials)
     scripts = (_THERE, "elements.js"), (_THERE, "tables.js"), (_HERE, "parallel.js")
     return render(
@@ -53,7 +59,8 @@ def sweep_page(searched: Searched, trials: Trials, runs: Sequence[Run], command:
         file_text(_THERE, "report.css") + file_text(_HERE, "sweep.css"),
         script_of(*scripts),
         {"charts": [parallel_data(searched, label, own) for label, own in trials.items()]},
-        title=f"Sweep of {searched.name}",
+        title=f"{'Tuning' if is_tuning else 'Sweep'} of {searched.name}",
+        is_tuning=is_tuning,
         finding=finding(searched, best),
         budget=f"{budget(searched)}.",
         world=setting_of(runs[0]) if runs else "",
@@ -64,7 +71,7 @@ def sweep_page(searched: Searched, trials: Trials, runs: Sequence[Run], command:
         labels=[_label(searched, label, own) for label, own in trials.items()],
         fifths=_FIFTHS,
         measure=searched.measure.replace("_", " "),
-        target=None if searched.target is None else value_text(searched, searched.target),
+        target=None if searched.target is None else target_text(searched, searched.target),
         versions=package_versions(runs),
     )
 
@@ -81,8 +88,16 @@ def finding(searched: Searched, best: dict[str, Trial]) -> str:
         return "No trial has a result yet."
     measure = searched.measure.replace("_", " ")
     ordered = best_first(list(best.values()))
-    named = [f"{result_text(searched, trial)} by {trial.label}" for trial in ordered]
-    return f"Best {measure}: {', '.join(named)}."
+    values = ", ".join(f"{value_text(searched, trial.value)} by {trial.label}" for trial in ordered)
+    if searched.target is None:
+        return f"Best {measure}: {values}."
+    target = target_text(searched, searched.target)
+    reached = [f"{trial.label} after {duration(trial.seconds)}" for trial in ordered if trial.seconds is not None]
+    if not reached:
+        return f"No trial reached {target}. Best {measure}: {values}."
+    missed = [trial.label for trial in ordered if trial.seconds is None]
+    but = f"; not reached by {', '.join(missed)}" if missed else ""
+    return f"Soonest at {target}: {', '.join(reached)}{but}."
 
 
 def edge_lines(searched: Searched, best: dict[str, Trial]) -> Iterator[str]:
