@@ -6,6 +6,7 @@ import logging
 import math
 import socket
 import sys
+from collections.abc import Awaitable
 from typing import Any
 
 from granian.constants import HTTPModes, Interfaces
@@ -157,31 +158,45 @@ class UnreadBody:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve a request."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        left, has_ended = _announced_bytes(scope), False
+            return self._app(scope, receive, send)
+        watched = _WatchedBody(_announced_bytes(scope), receive, send)
+        return self._app(scope, watched.receive, watched.send)
 
-        async def watched_receive() -> Message:
-            nonlocal left, has_ended
-            if left <= 0 and not has_ended:
-                has_ended = True
-                return {"type": "http.request", "body": b"", "more_body": False}
-            message = await receive()
-            if message["type"] == "http.request":
-                left -= len(message.get("body", b""))
-                has_ended = left <= 0 or not message.get("more_body", False)
-                message["more_body"] = not has_ended
-            return message
 
-        async def send_with_header(message: Message) -> None:
-            if left > 0 and not has_ended and message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], (b"connection", b"close")]
-            await send(message)
+class _WatchedBody:
+    """A request's body as it arrives, in less memory than functions would take."""
 
-        await self._app(scope, watched_receive, send_with_header)
+    __slots__ = ("_has_ended", "_left", "_receive", "_send")
+
+    def __init__(self, left: float, receive: Receive, send: Send) -> None:
+        self._left = left
+        self._has_ended = False
+        self._receive = receive
+        self._send = send
+
+    def receive(self) -> Awaitable[Message]:
+        """Return the next message, after the body the server's own."""
+        return self._receive() if self._has_ended else self._next()
+
+    def send(self, message: Message) -> Awaitable[None]:
+        """Send a message, with the header if the body has not ended."""
+        if self._left > 0 and not self._has_ended and message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], (b"connection", b"close")]
+        return self._send(message)
+
+    async def _next(self) -> Message:
+        if self._left <= 0:
+            self._has_ended = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._left -= len(message.get("body", b""))
+            self._has_ended = self._left <= 0 or not message.get("more_body", False)
+            message["more_body"] = not self._has_ended
+        return message
 
 
 def _announced_bytes(scope: Scope) -> float:

@@ -131,7 +131,8 @@ class Front:
         question = CheckIn(
             token=caller.token, wait_seconds=wait_seconds, protocol=caller.protocol, supports=caller.supports
         )
-        answer = await self.ask(caller, question)
+        answer = await self.leader.ask(question)
+        caller.trust()
         self._remember(caller, answer.checked_in, answer.check)
         return answer.checked_in
 

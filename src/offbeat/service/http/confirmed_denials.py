@@ -29,7 +29,7 @@ class ConfirmedDenials:
         self._confirm = confirm
         self._answer = answer
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve a request."""
         is_withdrawn = False
 
@@ -46,4 +46,4 @@ class ConfirmedDenials:
                     return
             await send(message)
 
-        await self._app(scope, receive, send_confirmed if scope["type"] == "http" else send)
+        return self._app(scope, receive, send_confirmed if scope["type"] == "http" else send)

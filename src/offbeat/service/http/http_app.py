@@ -1,6 +1,7 @@
 """The HTTP application, and its answers to errors."""
 
 import time
+from collections.abc import Awaitable
 from functools import partial
 
 from fastapi.responses import JSONResponse, Response
@@ -50,7 +51,7 @@ class RequestTimer:
         self._app = app
         self._metrics = metrics
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve a request."""
         began = time.perf_counter()
 
@@ -60,4 +61,4 @@ class RequestTimer:
                 self._metrics.seconds.labels(route).observe(time.perf_counter() - began)
             await send(message)
 
-        await self._app(scope, receive, send_measured if scope["type"] == "http" else send)
+        return self._app(scope, receive, send_measured if scope["type"] == "http" else send)

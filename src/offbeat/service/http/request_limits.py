@@ -1,7 +1,7 @@
 """Limits of requests: JSON bodies, and requests under way of a token."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from offbeat_core.serving.connections import counted
 from starlette.responses import Response
@@ -41,10 +41,14 @@ class BodyLimit:
             return
         left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-        async def replay() -> Message:
-            return left.pop() if left else await receive()
+        def replay() -> Awaitable[Message]:
+            return _at_once(left.pop()) if left else receive()
 
         await self._app(scope, replay, send)
+
+
+async def _at_once(message: Message) -> Message:
+    return message
 
 
 async def _read(receive: Receive) -> bytes:

@@ -6,7 +6,7 @@ FastAPI reads them, so its OpenAPI document is true for what is called here.
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, get_args
 from urllib.parse import parse_qsl
 
@@ -54,8 +54,8 @@ class TypedRoutes:
                 await self._otherwise(scope, receive, send)
                 return
             scope["route"] = route
-            response = await scope["route"].call(Request(scope, receive), given)
-            await response(scope, receive, send)
+            answer = await route.endpoint(**await route.arguments(Request(scope, receive), given))
+            await route.response(answer)(scope, receive, send)
         except Exception as error:
             await self._answer(error, given)(scope, receive, send)
 
@@ -87,7 +87,7 @@ class _TypedRoute:
         self.path = route.path
         self.methods = route.methods or set()
         self.pattern = re.compile(_PLACEHOLDER.sub(r"(?P<\1>[^/]+)", route.path))
-        self._endpoint = route.endpoint
+        self.endpoint: Callable[..., Awaitable[Any]] = route.endpoint
         self._status = route.status_code or 200
         self._request: str | None = None  # the names of parameters
         self._dependencies: dict[str, Callable[[Request], object]] = {}
@@ -112,8 +112,8 @@ class _TypedRoute:
                     self._queries.append(name)
         self._fields = create_model(self.path, **fields)
 
-    async def call(self, request: Request, given: dict[str, str]) -> Response:
-        """Return the answer to a request; ``given`` are its path's parameters."""
+    async def arguments(self, request: Request, given: dict[str, str]) -> dict[str, Any]:
+        """Return the arguments for a request; ``given`` are its path's parameters."""
         arguments = {name: dependency(request) for name, dependency in self._dependencies.items()}
         arguments |= self._parameters(request.scope, given)
         if self._request is not None:
@@ -124,7 +124,10 @@ class _TypedRoute:
                 arguments[name] = kind.model_validate_json(await request.body())
             except ValidationError as error:
                 raise _malformed("body", error) from None
-        answer = await self._endpoint(**arguments)
+        return arguments
+
+    def response(self, answer: Response | BaseModel | None) -> Response:
+        """Return the response with what the function has returned."""
         if isinstance(answer, Response):
             return answer
         if answer is None:
@@ -140,7 +143,7 @@ class _TypedRoute:
             query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
             texts |= {name: query[name] for name in self._queries if name in query}
         try:
-            return dict(self._fields.model_validate(texts))
+            return vars(self._fields.model_validate(texts))
         except ValidationError as error:
             raise _malformed("parameter", error) from None
 

@@ -4,7 +4,8 @@
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, FastAPI, Request
@@ -12,6 +13,7 @@ from fastapi.responses import FileResponse, RedirectResponse, Response
 from offbeat_core import messages
 from offbeat_core.serving.connections import peer_of
 from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive
 
 from offbeat.service.accounts.registry import Kind
 from offbeat.service.accounts.token_forms import hash_of
@@ -37,10 +39,7 @@ def _caller(request: Request, kind: Kind) -> Caller:
     scope = request.scope
     token = bearer_token(scope) or ""
     hashed = hash_of(token, kind)
-
-    def trust() -> None:
-        request.app.state.connections.trust(peer_of(scope), token)
-
+    trust = partial(request.app.state.connections.trust, peer_of(scope), token)
     return Caller(hashed, trust, header(scope, b"offbeat-protocol"), header(scope, b"offbeat-supports"))
 
 
@@ -66,17 +65,20 @@ def add_visit_routes(app: FastAPI, front: Front) -> None:
 
 
 def _add_work_routes(app: FastAPI, front: Front) -> None:
-    @app.post("/v1/checkin")
-    async def check_in(
+    @app.post("/v1/checkin", response_model=messages.CheckedIn)
+    def check_in(
         request: Request,
         client: Client,
         checkin: messages.CheckInRequest,
         offbeat_supports: Text = None,
         offbeat_protocol: Text = None,
-    ) -> messages.CheckedIn:
+    ) -> Awaitable[messages.CheckedIn]:
         """Ask for work."""
         work = front.check_in(client, checkin.wait_seconds)
-        return await (_while_connected(request, work) if checkin.wait_seconds else work)
+        if not checkin.wait_seconds:
+            return work
+        request.scope["headers"] = ()  # read, and a kilobyte of each of thousands that wait
+        return _while_connected(request.receive, work)
 
     @app.post("/v1/visits/{number}/heartbeat")
     async def heartbeat(client: Client, number: Number) -> messages.Beat:
@@ -153,20 +155,49 @@ def _add_download_routes(app: FastAPI, front: Front) -> None:
         return ModelResponse(await front.model(found), found.sha256, headers)
 
 
-async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def _while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of ``work``; cancel it when the connection closes."""
-
-    async def until_disconnect(limit: asyncio.Timeout) -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            continue
-        limit.reschedule(0.0)
-
+    task = asyncio.current_task()
+    assert task is not None
+    connection = _Connection(receive, task)
     try:
-        async with asyncio.timeout(None) as limit:
-            disconnected = asyncio.create_task(until_disconnect(limit))
-            try:
-                return await work
-            finally:
-                disconnected.cancel()
-    except TimeoutError:
-        raise ClientDisconnect from None
+        return await work
+    except asyncio.CancelledError:
+        if connection.is_closed and not task.uncancel():
+            raise ClientDisconnect from None
+        raise
+    finally:
+        connection.leave()
+
+
+class _Connection:
+    """Cancels a task when its request's connection closes.
+
+    Thousands of clients wait at once, and a task for each would take as much memory again.
+    """
+
+    __slots__ = ("_message", "_receive", "_task", "is_closed")
+
+    def __init__(self, receive: Receive, task: "asyncio.Task[Any]") -> None:
+        self._receive = receive
+        self._task: asyncio.Task[Any] | None = task
+        self.is_closed = False
+        self._listen()
+
+    def leave(self) -> None:
+        """Let the task go on whatever comes."""
+        self._task = None
+        self._message.cancel()
+
+    def _listen(self) -> None:
+        self._message = asyncio.ensure_future(self._receive())
+        self._message.add_done_callback(self._hear)
+
+    def _hear(self, message: "asyncio.Future[Message]") -> None:
+        if self._task is None:
+            return
+        if message.result()["type"] != "http.disconnect":
+            self._listen()
+        else:
+            self.is_closed = True
+            self._task.cancel()
