@@ -107,7 +107,7 @@ def run(
         ...     for _ in range(visit.plan.steps):
         ...         model["weight"] -= visit.plan.lr * gradient(model)  # yours
         ...     return model, 80
-        >>> offbeat_client.run("https://host:8443", fit, enrolment_token=token, ca="ca.pem")  # doctest: +SKIP
+        >>> counted = offbeat_client.run("https://host:8443", fit, enrolment_token=token, ca="ca.pem")  # doctest: +SKIP
     """
     return run_client(
         url,

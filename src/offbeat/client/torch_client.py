@@ -37,7 +37,9 @@ def run_client(
     Examples:
         >>> def make_client(client):
         ...     return LocalSGD(module, "cross_entropy", (inputs[client], labels[client]))
-        >>> run_client("https://host:8443", make_client, Path("aachen"), enrolment_token=token)  # doctest: +SKIP
+        >>> counted = run_client(
+        ...     "https://host:8443", make_client, Path("aachen"), enrolment_token=token
+        ... )  # doctest: +SKIP
     """
     return client_run.run_client(
         url,
