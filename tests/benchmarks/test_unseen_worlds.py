@@ -1,0 +1,24 @@
+"""The page on the advice has what the worlds that nobody had run before say."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from offbeat_studies.benchmark.world import read_world
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/which-algorithm.md").read_text(encoding="utf-8")
+UNSEEN = ROOT / "studies/offbeat_studies/benchmark/unseen"
+
+
+@pytest.mark.parametrize("path", sorted(UNSEEN.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_row_of_a_world(path: Path) -> None:
+    specification = importlib.util.spec_from_file_location("unseen_worlds", ROOT / "benchmarks/unseen_worlds.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    (choice,) = re.findall(rf"^\| `{path.stem}` \| `(\w+)` \|", PAGE, re.MULTILINE)
+    assert f"\n{module.line(read_world(str(path)), choice)}\n" in PAGE
