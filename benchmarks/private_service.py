@@ -80,7 +80,7 @@ class Service:
         if is_private:
             self._processes["helper"] = self._start_helper(length, table, stack)
         (folder / "server.toml").write_text(tomli_w.dumps(table))
-        self._processes["server"] = _start(stack, folder, "server", "serve", "server.toml")
+        self._processes["server"] = _start(stack, folder, "server", "server", "start", "server.toml")
         self._url = f"https://127.0.0.1:{port}"
         self._wait(0)
         self._terms = folder / "helper" / "terms.json" if is_private else None

@@ -63,7 +63,7 @@ SMALL = 2**16  # bodies up to so many bytes go out with their head
 
 
 class Offbeat:
-    """``offbeat serve``, and the most memory that it has had.
+    """``offbeat server start``, and the most memory that it has had.
 
     Args:
         folder: Where its own is made.
@@ -93,7 +93,8 @@ class Offbeat:
         keep = folder / "server"
         text = SERVER.format(folder=keep, length=length, concurrency=concurrency, tls=str(tls).lower(), digest=digest)
         (folder / "server.toml").write_text(text)
-        command = [sys.executable, "-m", "offbeat", "serve", str(folder / "server.toml"), "--fronts", str(fronts)]
+        command = [sys.executable, "-m", "offbeat", "server", "start", str(folder / "server.toml")]
+        command += ("--fronts", str(fronts))
         command += (f"--set={change}" for change in changes)
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         atexit.register(self._process.kill)

@@ -151,7 +151,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (folder / "server.toml").write_text(SERVER, encoding="utf-8")
-        command = [sys.executable, "-m", "offbeat", "serve", "server.toml"]
+        command = [sys.executable, "-m", "offbeat", "server", "start", "server.toml"]
         with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
             try:
                 assert server.stdout is not None

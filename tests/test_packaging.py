@@ -50,8 +50,8 @@ def test_each_import_is_a_dependency_or_an_extra(project, folder, ours):
         if module not in ours | sys.stdlib_module_names
         and not {name.lower().replace("_", "-") for name in distributions.get(module, [module])} & known
     }
-    # pydantic_core comes with pydantic at an exact version, starlette with fastapi.
-    assert set(missing) <= {"pydantic_core", "starlette"}, missing
+    # pydantic_core comes with pydantic at an exact version, starlette with fastapi; a template has modules of its own.
+    assert set(missing) <= {"pydantic_core", "starlette", "data", "model"}, missing
 
 
 def test_offbeat_needs_the_client_of_its_own_version():
@@ -76,6 +76,13 @@ def test_the_templates_are_the_experiments_and_the_notebook_of_the_checkout():
         "notebook/first_steps.ipynb": "examples/first_steps.ipynb",
     }.items():
         assert (templates / linked).samefile(ROOT / original)
+
+
+def test_the_images_of_the_template_have_this_version_and_a_torch_that_it_takes():
+    text = (ROOT / "src/offbeat/templates/service/Dockerfile").read_text(encoding="utf-8")
+    assert set(re.findall("^ARG OFFBEAT=(.+)$", text, re.MULTILINE)) == {PROJECT["version"]}
+    (torch,) = re.findall('"(torch[^"]*)"', text)
+    assert torch in PROJECT["dependencies"]
 
 
 def test_the_citation_names_the_version_and_the_licence():

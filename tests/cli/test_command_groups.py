@@ -68,3 +68,9 @@ class TestOpenGroup:
             line = f"{name} is a command of offbeat-studies: pip install offbeat-studies"
             assert self.call(name, *arguments) == (1, line)
         assert name not in self.call("--help")[1]
+
+    def test_serve_names_the_command_that_starts_a_server(self, install: Callable[..., None]) -> None:
+        install()
+        line = "serve is a command of the group server: offbeat server start FILE"
+        assert self.call("serve", "server.toml", "--log") == (1, line)
+        assert "  serve " not in self.call("--help")[1]

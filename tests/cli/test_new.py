@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from offbeat.config import experiment_file
+from offbeat.config import experiment_file, server_file
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -47,6 +47,17 @@ def test_the_experiments_of_the_pages_on_algorithms_come_with_their_files(offbea
 def test_the_notebook(offbeat: Command) -> None:
     assert offbeat("new", "there", "--template", "notebook") == (0, "there: first_steps.ipynb\n", "")
     assert "offbeat.simulate" in Path("there/first_steps.ipynb").read_text(encoding="utf-8")
+
+
+def test_a_federation_comes_with_the_files_in_its_folders(offbeat: Command) -> None:
+    code, out, _ = offbeat("new", "there", "--template", "service")
+    names, following = out.splitlines()
+    files = sorted(str(path.relative_to("there")) for path in Path("there").rglob("*") if path.is_file())
+    assert (code, names) == (0, f"there: {', '.join(files)}")
+    assert {"README.md", "client.py", "compose.yaml", "server.toml", "systemd/offbeat.service"} <= set(files)
+    assert not any("__pycache__" in name for name in files)
+    assert following == "Next: cd there && offbeat server start server.toml"
+    assert server_file.load(Path("there/server.toml")).service.clients >= 3
 
 
 def test_an_empty_folder_is_used(offbeat: Command) -> None:

@@ -128,5 +128,7 @@ def test_the_other_kind_of_file_is_one_line_that_names_its_command(tmp_path):
         OffbeatError, match=r"^\S+experiment.toml is an experiment's file: offbeat run \S+; a server's "
     ):
         load(experiment)
-    with pytest.raises(OffbeatError, match=r"^\S+server.toml is a server's file: offbeat serve \S+; an experiment's "):
+    with pytest.raises(
+        OffbeatError, match=r"^\S+server.toml is a server's file: offbeat server start \S+; an experiment's "
+    ):
         experiment_file.load(server)

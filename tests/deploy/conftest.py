@@ -1,11 +1,11 @@
-"""Makes the modules of ``deploy/`` importable, and starts the services of its compose file."""
+"""Makes the modules of this folder importable."""
 
 import sys
 from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parents[2] / "deploy"), str(Path(__file__).parent)]
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture

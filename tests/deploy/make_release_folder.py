@@ -58,7 +58,7 @@ def fit(model, visit: Visit):
 def serving(folder: Path, port: int = 0) -> Generator[str]:
     """Run the server of a folder's file within the context; yield its address."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "offbeat", "serve", "server.toml", "--set", f"service.port={port}"],
+        [sys.executable, "-m", "offbeat", "server", "start", "server.toml", "--set", f"service.port={port}"],
         cwd=folder, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

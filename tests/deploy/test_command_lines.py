@@ -1,23 +1,22 @@
-"""Command lines in Dockerfiles, compose file and systemd units are ones that the programs accept."""
+"""Command lines in README, Dockerfile, compose file and systemd units are ones that the programs accept."""
 
 import configparser
 import json
 import re
-import runpy
 import shlex
+import tomllib
 
 import click
 import pytest
 import yaml
 from offbeat_private.helper.commands import helper
-from processes import DEPLOY, WORKING_DIRECTORY, command_line, read_services
+from processes import TEMPLATE, WORKING_DIRECTORY, command_line, image_files, read_services
 
 from offbeat.cli.main import app
 from offbeat.config import server_file
 
 PROGRAMS = {"offbeat": app, "offbeat-helper": helper}
-SCRIPTS = {"back_up.sh": 3, "hand_out.sh": 3}
-UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+UNITS = sorted((TEMPLATE / "systemd").glob("*.service"))
 SERVICES = read_services()
 
 
@@ -26,14 +25,12 @@ def check(command):
     program, *arguments = command
     if program in PROGRAMS:
         _check_arguments(PROGRAMS[program], arguments)
-    elif program in SCRIPTS:
-        assert len(arguments) == SCRIPTS[program]
-        assert arguments[-1].isdigit() or program not in SCRIPTS
-    elif arguments[0] == "join_site.py":
-        runpy.run_path(str(DEPLOY / "join_site.py"))["parser"]().parse_args(arguments[1:])
+    elif program.endswith("sh"):
+        script, _, _, number = arguments
+        assert (TEMPLATE / script.rpartition("/")[2]).name == "back_up.sh"
+        assert number.isdigit()
     else:
-        assert program == "python", program
-        assert (DEPLOY / arguments[0]).exists()
+        assert program == "cp", program
 
 
 def _check_arguments(command, arguments):
@@ -62,25 +59,38 @@ def test_the_compose_file(name):
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_the_units(path):
     program, *arguments = shlex.split(unit(path)["Service"]["ExecStart"])
-    assert program.startswith("/opt/offbeat/bin/")
+    assert program.startswith("/opt/offbeat/bin/") or program == "/bin/sh"
     check([program.rpartition("/")[2], *arguments])
 
 
-def test_the_dockerfiles():
-    server, client = (
-        {
-            key: json.loads(value)
-            for key, value in re.findall(r"^(ENTRYPOINT|CMD) (.*)$", (DEPLOY / file).read_text(), re.MULTILINE)
-        }
-        for file in ("server.Dockerfile", "client.Dockerfile")
-    )
-    check(server["ENTRYPOINT"] + server["CMD"])
-    assert (client["ENTRYPOINT"], client["CMD"][0]) == (["python"], "join_site.py")
+def test_the_readme():
+    text = (TEMPLATE / "README.md").read_text()
+    inline = (command.replace("\n", " ") for command in re.findall(r"`(offbeat server tokens [^`]+)`", text))
+    commands = [*re.findall(r"^\$ (offbeat .+)$", text, re.MULTILINE), *inline]
+    assert len(commands) > 12
+    for command in commands:
+        check(shlex.split(command))
+
+
+def test_the_readme_names_all_files_of_the_template():
+    text = (TEMPLATE / "README.md").read_text()
+    folders = {path.name for path in TEMPLATE.iterdir() if path.is_dir()} - {"__pycache__"}
+    assert all(f"`{name}/`" in text for name in folders), folders
+    assert all(path.name in text for path in image_files())
+
+
+def test_the_dockerfile():
+    text = (TEMPLATE / "Dockerfile").read_text()
+    found = re.findall(r"^ENTRYPOINT (.+)\nCMD (.+)$", text, re.MULTILINE)
+    assert len(found) == 2
+    for parts in found:
+        check([word for part in parts for word in json.loads(part)])
+    assert {"client.py", "data.py", "model.py", "server.toml"} < {path.name for path in image_files()}
 
 
 def test_a_wrong_option_is_refused():
     with pytest.raises(click.UsageError):
-        check(["offbeat", "serve", "server.toml", "--no-such-option"])
+        check(["offbeat", "server", "start", "server.toml", "--no-such-option"])
     with pytest.raises(click.UsageError):
         check(["offbeat", "helper", "serves"])
 
@@ -95,19 +105,21 @@ def test_the_units_are_hardened():
             assert service["Restart"] == "on-failure"
 
 
-def test_the_servers_file_names_the_services_host():
-    server = server_file.load(DEPLOY / "server.toml")
-    assert {"server", "127.0.0.1"} <= set(server.service.hosts)
+def test_the_servers_file_is_for_sites_anywhere():
+    server = server_file.load(TEMPLATE / "server.toml")
     assert server.service.tls
     assert server.service.host == "0.0.0.0"
+    command = command_line(SERVICES["server"])
+    names = tomllib.loads(command[command.index("--set") + 1])["service"]["hosts"]
+    assert "server" in names  # by which the other containers call it
 
 
 def test_each_volume_is_declared_and_belongs_to_the_images_user():
-    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    compose = yaml.safe_load((TEMPLATE / "compose.yaml").read_text())
+    dockerfile = (TEMPLATE / "Dockerfile").read_text()
     for service in compose["services"].values():
-        dockerfile = (DEPLOY / service["build"]["dockerfile"].rpartition("/")[2]).read_text()
-        for volume in service["volumes"]:
+        for volume in service.get("volumes", []):
             source, target, *_ = volume.split(":")
-            assert source.startswith("./") or source in compose["volumes"]
+            assert source in compose["volumes"]
             assert target.startswith(f"{WORKING_DIRECTORY}/")
-            assert source.startswith("./") or target in dockerfile, target
+            assert target in dockerfile, target

@@ -2,17 +2,18 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 import yaml
-from processes import DEPLOY
+from processes import TEMPLATE
 
 from offbeat.service.engine.privacy_status import PrivacyStatus
 from offbeat.service.engine.prometheus_metrics import Metrics
 from offbeat.service.refusal import KINDS
 from tests.service.conftest import running
 
-ROOT = DEPLOY.parent
+ROOT = Path(__file__).parents[2]
 NAME = re.compile(r"\boffbeat_\w+")
 
 
@@ -41,12 +42,12 @@ def names(tmp_path_factory):
 
 
 def rules():
-    groups = yaml.safe_load((DEPLOY / "prometheus/alerts.yml").read_text())["groups"]
+    groups = yaml.safe_load((TEMPLATE / "monitoring/alerts.yml").read_text())["groups"]
     return [rule for group in groups for rule in group["rules"]]
 
 
 def board():
-    return json.loads((DEPLOY / "grafana/offbeat.json").read_text())
+    return json.loads((TEMPLATE / "monitoring/grafana.json").read_text())
 
 
 def test_the_rules_name_metrics_that_exist(names):

@@ -25,7 +25,7 @@ def serving(launcher, folder):
         with suppress(OffbeatError):
             return live_status(folder / "server")
 
-    server = Command(launcher, folder, "log", "serve", "server.toml", "--set", "service.port=0")
+    server = Command(launcher, folder, "log", "server", "start", "server.toml", "--set", "service.port=0")
     until(is_live)
     yield (folder / "server/url").read_text().strip()
     server.kill(signal.SIGTERM)

@@ -110,7 +110,7 @@ def test_the_page_on_compression_counts_right():
 def test_toml_is_valid(page, tmp_path):
     """A whole experiment by itself, a part of one in place of the quickstart's."""
     quickstart = tomllib.loads((ROOT / "experiments/quickstart.toml").read_text(encoding="utf-8"))
-    server = example = tomllib.loads((ROOT / "examples/service/server.toml").read_text(encoding="utf-8"))
+    server = example = tomllib.loads((ROOT / "src/offbeat/templates/service/server.toml").read_text(encoding="utf-8"))
     for name, code in re.findall(r'^```python title="(\w+\.py)"\n(.*?)^```', page.read_text("utf-8"), re.S | re.M):
         (tmp_path / name).write_text(code, encoding="utf-8")
     for block in blocks(page, "toml"):

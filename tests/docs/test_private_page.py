@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -48,7 +49,8 @@ def test_the_private_run_of_the_page(tmp_path, offbeat, run_main, launcher, monk
         assert code == 0, err
         return out
 
-    (tmp_path / "client.py").write_text((ROOT / "examples/service/client.py").read_text("utf-8"), encoding="utf-8")
+    assert offbeat("new", str(tmp_path / "template"), "--template", "service")[0] == 0
+    shutil.copytree(tmp_path / "template", tmp_path, dirs_exist_ok=True)
     roster = files["roster.toml"]
     own = iter([output(command).strip() for command in keys])
     roster = re.sub(r"obk_[\w-]+", lambda _: next(own), roster)

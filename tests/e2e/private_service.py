@@ -159,7 +159,7 @@ class PrivateService:
         port = free_port()
         (self._folder / "own_model.py").write_text(NET)
         (self._folder / "server.toml").write_text(settings(port=port, tls="true"))
-        self._server = self._start("server", "serve", "server.toml")
+        self._server = self._start("server", "server", "start", "server.toml")
         url, home = f"https://127.0.0.1:{port}", self._folder / "server"
         return [url, "--token-file", f"{home}/enrolment-token", "--ca", f"{home}/tls/ca.pem"]
 

@@ -75,7 +75,7 @@ class Server:
     ``extra`` are further sections.
     """
 
-    program = ("serve",)
+    program = ("server", "start")
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from tests.e2e.server_process import Launcher, Server, until
 class Fronted(Server):
     """A server with two fronts in processes of their own."""
 
-    program = ("serve", "--fronts", "2")
+    program = ("server", "start", "--fronts", "2")
 
     def fronts(self) -> list[int]:
         """Return the processes of the fronts."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import save_file
 
-from offbeat.config.model_sections import MlpSection
+from offbeat.config.model_sections import MlpSection, SoftmaxSection
 from offbeat.data.dataset import Dataset
 from offbeat.training.workload import Workload
 from offbeat.worlds.workload import as_examples, build_model, build_objective
@@ -42,3 +42,21 @@ def test_each_line_is_answered_with_the_measures_of_the_model(tmp_path: Path, di
         loss, metrics = workload.evaluator()(model.vector.clone())
         assert json.loads(line) == pytest.approx({"loss": loss, **metrics})
     assert "printed by user code" in done.stderr
+
+
+def test_it_ends_silently_if_the_server_was_killed(tmp_path: Path, digits: Dataset) -> None:
+    section = SoftmaxSection(name="softmax")
+    model = build_model(section, digits, 1)
+    save_file({name: tensor.clone() for name, tensor in model.named(model.vector).items()}, tmp_path / "0")
+    sections = {**SECTIONS, "model": section.model_dump(mode="json")}
+    command = [sys.executable, "-m", "offbeat.worlds.server_evaluation", json.dumps(sections)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as program:
+        assert program.stdin
+        assert program.stdout
+        assert program.stderr
+        program.stdout.close()
+        program.stdin.write(f"{tmp_path}/0\n")
+        program.stdin.close()
+        assert program.stderr.read() == ""
+    assert program.returncode == 0

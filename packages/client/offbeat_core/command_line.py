@@ -101,7 +101,7 @@ def run_program(command: click.Command, name: str) -> NoReturn:
     except OSError as error:  # for instance a full disk behind standard output
         # What is left in its buffer would be written at exit, and fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        stop(name, f"{error.strerror}{f': {error.filename}' if error.filename else ''}", code=2)
+        stop(name, f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", code=2)
     except (KeyboardInterrupt, click.Abort):
         _interrupted(name)
     except Exception:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command(
     epilog="\b\nExample:\n  offbeat join https://localhost:8443 --token-file enrolment-token --ca ca.pem "
-    "--client examples/service/client.py:make_client"
+    "--client client.py:make_client"
 )
 @click.argument("url", metavar="URL")
 @click.option("--token-file", metavar="FILE", type=PATH, help="The file with the enrolment token, for the first time.")

@@ -9,7 +9,10 @@ from click.shell_completion import CompletionItem
 from offbeat_core.errors import OffbeatError
 
 ENTRY_POINTS = "offbeat.commands"
-_OF_STUDIES = ("benchmark", "papers", "theory")
+_ELSEWHERE = {
+    "serve": "is a command of the group server: offbeat server start FILE",
+    **dict.fromkeys(("benchmark", "papers", "theory"), "is a command of offbeat-studies: pip install offbeat-studies"),
+}
 
 
 class SectionedGroup(click.Group):
@@ -59,8 +62,8 @@ class OpenGroup(SectionedGroup):
             return built_in
         if (entry := self._added.get(cmd_name)) is not None:
             return _loaded(entry)
-        if cmd_name in _OF_STUDIES:
-            return _refusing(cmd_name, f"{cmd_name} is a command of offbeat-studies: pip install offbeat-studies")
+        if cmd_name in _ELSEWHERE:
+            return _refusing(cmd_name, f"{cmd_name} {_ELSEWHERE[cmd_name]}")
         return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,4 +1,4 @@
-"""Commands on experiments: ``new``, ``compare``, ``run``, ``report``."""
+"""Commands on experiments: ``compare``, ``run``, ``report``."""
 
 import math
 import shlex
@@ -17,37 +17,8 @@ from offbeat.trackers.tracker import TrackerName
 from offbeat.training.trainer_names import TRAINERS
 
 if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
-
     from offbeat.config.experiment_file import Experiment
     from offbeat.runs.directory import Run
-
-
-@click.command(epilog="\b\nExample:\n  offbeat new my-experiment")
-@click.argument("folder", metavar="FOLDER", type=PATH)
-@click.option(
-    "--template",
-    metavar="NAME",
-    default="own",
-    show_default=True,
-    help="own (your model and data), notebook, quickstart, all-algorithms, compression, private, or algorithms (those "
-    "of the pages on algorithms).",
-)
-def new(folder: Path, template: str) -> None:
-    """Write the files of a template into a new FOLDER."""
-    known = _templates()
-    if template not in known:
-        raise OffbeatError(f"--template {template}: {did_you_mean(template, known)}")
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise OffbeatError(f"{folder} is not an empty folder: choose another name")
-    folder.mkdir(parents=True, exist_ok=True)
-    names = sorted(file.name for file in known[template])
-    for file in known[template]:
-        (folder / file.name).write_bytes(file.read_bytes())
-    click.echo(f"{folder}: {', '.join(names)}")
-    experiments = [name for name in names if name.endswith(".toml")]
-    if experiments:
-        click.echo(f"Next: cd {shlex.quote(str(folder))} && offbeat compare {experiments[0]}")
 
 
 _RUN_OPTIONS = (
@@ -290,16 +261,3 @@ def _show(runs: Sequence["Run"], folder: Path, title: str, target: float | None 
 
 def _name_tensorboard(folder: Path) -> None:
     click.echo(f"TensorBoard: tensorboard --logdir {shlex.quote(str(folder / 'tensorboard'))}")
-
-
-def _templates() -> "dict[str, list[Traversable]]":
-    """Return the files of each template by its name."""
-    from importlib.resources import files
-
-    root = files("offbeat") / "templates"
-    experiments = root / "experiments"
-    folders = {"own": root / "own", "notebook": root / "notebook", "algorithms": experiments / "algorithms"}
-    return {
-        **{name: [file for file in folder.iterdir() if file.is_file()] for name, folder in folders.items()},
-        **{file.name.removesuffix(".toml"): [file] for file in experiments.iterdir() if file.name.endswith(".toml")},
-    }

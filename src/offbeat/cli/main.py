@@ -8,10 +8,11 @@ from offbeat_private.helper.commands import helper
 
 from offbeat.cli.client import client, join
 from offbeat.cli.command_groups import OpenGroup
+from offbeat.cli.demo.command import demo
 from offbeat.cli.experiment_parts import advise, algorithms, data, devices, population
-from offbeat.cli.experiments import compare, new, report, run
+from offbeat.cli.experiments import compare, report, run
+from offbeat.cli.new import new
 from offbeat.cli.privacy import privacy
-from offbeat.cli.serve import demo, serve
 from offbeat.cli.server.server import server
 from offbeat.cli.sweep import sweep
 from offbeat.cli.tracking import track
@@ -29,7 +30,7 @@ def app() -> None:
 assert isinstance(app, OpenGroup)
 app.add_section("Experiments", [new, compare, run, sweep, report, track, ui])
 app.add_section("An experiment's parts", [advise, algorithms, data, devices, population, privacy])
-app.add_section("Federations", [demo, serve, join, server, client, helper])
+app.add_section("Federations", [demo, server, join, client, helper])
 
 
 def main(command: click.Command = app, name: str = "offbeat") -> None:

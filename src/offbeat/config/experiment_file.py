@@ -238,7 +238,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     """
     table = read_changed(path, overrides, ALTERNATIVES)
     if "service" in table and "algorithms" not in table:
-        raise OffbeatError(f"{path} is a server's file: offbeat serve {path}; an experiment's has [algorithms]")
+        raise OffbeatError(f"{path} is a server's file: offbeat server start {path}; an experiment's has [algorithms]")
     return experiment_of(table, path)
 
 

@@ -162,7 +162,9 @@ class ServerFile(Section):
     @model_validator(mode="after")
     def _check_fronts(self) -> "ServerFile":
         if self.fronts is not None and self.store is None:
-            raise ValueError("fronts: fronts on other machines need [store]: set it, or use offbeat serve --fronts N")
+            raise ValueError(
+                "fronts: fronts on other machines need [store]: set it, or use offbeat server start --fronts N"
+            )
         return self
 
     @model_validator(mode="after")

@@ -6,6 +6,7 @@
 import json
 import os
 import sys
+from contextlib import suppress
 
 import torch
 from pydantic import TypeAdapter
@@ -20,7 +21,7 @@ from offbeat.worlds.workload import as_examples, build_dataset, build_model, bui
 def main() -> None:
     """Measure models until standard input ends."""
     sections = json.loads(sys.argv[1])
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    answers = os.dup(1)
     os.dup2(2, 1)  # user code may print; standard output is for the answers
     torch.set_num_threads(1)
     os.nice(10)
@@ -34,7 +35,8 @@ def main() -> None:
     for line in sys.stdin:
         tensors = load_file(line.strip())
         loss, metrics = evaluate(torch.cat([tensors[name].view(-1) for name in names]))
-        print(json.dumps({"loss": loss, **metrics}), file=answers, flush=True)
+        with suppress(BrokenPipeError):  # the server was killed
+            os.write(answers, f"{json.dumps({'loss': loss, **metrics})}\n".encode())
 
 
 if __name__ == "__main__":

@@ -23,6 +23,12 @@ SECTIONS = {"data": {"name": "digits"}, "model": {"name": "softmax"}, "metrics":
 PROGRAM = [sys.executable, "-m", "offbeat.worlds.server_evaluation", json.dumps(SECTIONS)]
 ANSWERS = [sys.executable, "-c", "while True: input(); print('{\"loss\": 0.5}', flush=True)"]
 
+SESSION = [
+    sys.executable,
+    "-c",
+    "import os; input(); print('{\"loss\": %d}' % (os.getsid(0) == os.getpid()), flush=True)",
+]
+
 
 @pytest.fixture(scope="module")
 def model():
@@ -197,3 +203,11 @@ def test_a_result_that_reaches_the_target_ends_the_run_also_after_a_restart(mode
         assert answer["finished"]
         assert server.admin.http.get("/v1/status").json()["evaluated"] == {"version": 2, "loss": 0.5}
     assert lines.read_text() == '{"version": 2, "loss": 0.5}\n'
+
+
+def test_the_program_is_not_interrupted_with_the_server_by_its_terminal(model, tmp_path):
+    lines = tmp_path / "server" / "evaluations.jsonl"
+    with serve(tmp_path / "server", model, SESSION) as server:
+        work(server, server.enrol(), model, 2)
+        wait_for(lambda: lines.exists() and lines.read_text())
+    assert json.loads(lines.read_text().splitlines()[0])["loss"] == 1

@@ -15,7 +15,7 @@ from offbeat.algorithms import SCAFFOLD
 from offbeat.cli.server import server as cli_server
 from offbeat.service.audit.verification import verify
 from offbeat.service.server import admin
-from offbeat.service.server.admin import clients, newest_model, revoke_client, revoke_token, runs, status
+from offbeat.service.server.admin import clients, export_model, newest_model, revoke_client, revoke_token, runs, status
 from tests.service.conftest import LENGTH, running
 
 DELTA = torch.arange(float(LENGTH))
@@ -132,3 +132,15 @@ def test_the_newest_model_is_exported_without_the_vector_that_goes_to_clients_be
     assert torch.equal(torch.cat([tensors["weight"].view(-1), tensors["bias"]]), -2 * DELTA)
     with pytest.raises(OffbeatError, match="does not hold a model"):
         newest_model(tmp_path)
+
+
+def test_an_export_goes_on_with_a_newer_model_if_the_server_deletes_the_one_that_it_began_with(tmp_path, monkeypatch):
+    with running(tmp_path / "one", clients=1):
+        pass
+    newest = newest_model(tmp_path / "one")
+    found = iter([newest.with_name("7.safetensors"), newest])
+    monkeypatch.setattr("offbeat.service.server.admin.newest_model", lambda _: next(found))
+    assert export_model(tmp_path / "one", tmp_path / "model.safetensors") == int(newest.stem)
+    found = iter([newest])
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        export_model(tmp_path / "one", tmp_path / "nowhere" / "model.safetensors")

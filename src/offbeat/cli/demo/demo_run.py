@@ -79,7 +79,7 @@ class DemoRun:
 
     def start_server(self) -> None:
         """Start the server, and wait until it listens."""
-        self.start("server", "serve", str(server_file(self._folder)))
+        self.start("server", "server", "start", str(server_file(self._folder)))
         self._until(lambda _: True, "the server does not start")
         self._say(f"The server listens at {self._url()}")
 

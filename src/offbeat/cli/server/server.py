@@ -1,4 +1,4 @@
-"""Group ``server``: progress, control and copies of a server."""
+"""Group ``server``: start, progress, control and copies of a server."""
 
 import json
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from offbeat.cli.options import PATH
 from offbeat.cli.server.clients import clients
 from offbeat.cli.server.fronts import certificates, front
 from offbeat.cli.server.server_place import SERVER, ServerPlace
+from offbeat.cli.server.start import start
 from offbeat.cli.server.tokens import tokens
 
 _STOPPED = 3  # an exit code
@@ -18,12 +19,13 @@ _STOPPED = 3  # an exit code
 
 @click.group()
 def server() -> None:
-    """Watch, steer and copy a server; its clients and tokens.
+    """Start, watch, steer and copy a server; its clients and tokens.
 
     FOLDER is the server's own, service.folder in its file, or the file itself.
     """
 
 
+server.add_command(start)
 server.add_command(clients)
 server.add_command(tokens)
 server.add_command(front)

@@ -153,7 +153,12 @@ class _Program:
         """Return the program's line about a model; ``OSError`` if it has ended."""
         if self._process is None:
             pipe = asyncio.subprocess.PIPE
-            self._process = await asyncio.create_subprocess_exec(*self._command, stdin=pipe, stdout=pipe)
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=pipe,
+                stdout=pipe,
+                start_new_session=True,  # Ctrl-C is for the server
+            )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{path}\n".encode())

@@ -205,9 +205,15 @@ def export_model(folder: Path, output: Path, store: StoreSettings | None = None)
         with opened_shared(store) as opened_store, shared_server.newest_model(opened_store) as (version, model):
             _export(model, output)
             return version
-    model = newest_model(folder)
-    _export(model, output)
-    return int(model.stem)
+    while True:
+        model = newest_model(folder)
+        try:
+            _export(model, output)
+        except FileNotFoundError:  # a server that makes versions deletes old ones
+            if model.exists():
+                raise
+        else:
+            return int(model.stem)
 
 
 def _export(model: Path, output: Path) -> None:

@@ -1,42 +1,43 @@
-"""The services of compose.yaml as processes of this machine, for a machine without Docker.
-
-    python deploy/processes.py FOLDER [PORT]
+"""The services of the template's compose.yaml as processes of this machine, which has no Docker.
 
 The same commands run in the same order, each in a folder of its own, where the volumes are links. The server listens at
-127.0.0.1 only, by default at port 8443. Ctrl-C or SIGTERM stops all. Needs PyYAML.
+127.0.0.1 only.
 """
 
 import os
+import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-try:
-    import yaml
-except ModuleNotFoundError:
-    sys.exit("processes.py reads compose.yaml with PyYAML: pip install pyyaml")
+import yaml
 
-DEPLOY = Path(__file__).resolve().parent
+TEMPLATE = Path(__file__).parents[2] / "src/offbeat/templates/service"
 WORKING_DIRECTORY = "/srv/offbeat"
-ENTRY_POINTS = {"offbeat": ["offbeat"], "offbeat-client": ["python"]}
+ENTRY_POINTS = {"offbeat": ["offbeat"], "offbeat-helper": ["offbeat-helper"]}
 """The entry points of the images."""
 _PATIENCE_SECONDS = 120.0
 
 
 def read_services() -> dict[str, Any]:
     """Return the services of compose.yaml."""
-    return yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    return yaml.safe_load((TEMPLATE / "compose.yaml").read_text(encoding="utf-8"))["services"]
 
 
 def command_line(service: Mapping[str, Any]) -> list[str]:
     """Return the program of a service's container with its arguments."""
     return [*(service.get("entrypoint") or ENTRY_POINTS[service["image"]]), *service["command"]]
+
+
+def image_files() -> list[Path]:
+    """Return the files that the Dockerfile copies into the working directory."""
+    text = (TEMPLATE / "Dockerfile").read_text(encoding="utf-8")
+    (patterns,) = re.findall(r"^COPY (.+) \./$", text, re.MULTILINE)
+    return [path for pattern in patterns.split() for path in TEMPLATE.glob(pattern)]
 
 
 class Processes:
@@ -76,8 +77,9 @@ class Processes:
         for needed, state in service.get("depends_on", {}).items():
             self._wait_for(needed, state["condition"])
         command = [part.replace("//server:8443", f"//127.0.0.1:{self._port}") for part in command_line(service)]
-        if command[:2] == ["offbeat", "serve"]:
-            command += ["--set", f"service.port={self._port}", "--set", "service.host=127.0.0.1"]
+        if name == "server":
+            changes = ("service.host=127.0.0.1", 'service.hosts=["127.0.0.1"]', f"service.port={self._port}")
+            command += (f"--set={change}" for change in changes)
         self._mount(name)
         with self.log(name).open("ab") as log:
             self._processes[name] = self._popen(name, command, stdout=log, stderr=subprocess.STDOUT)
@@ -126,24 +128,21 @@ class Processes:
         return self._folder / "services" / name
 
     def _mount(self, name: str) -> None:
-        """Make a service's working directory, with links to its volumes."""
+        """Make a service's working directory, with the image's files and links to its volumes."""
         home = self._home(name)
         home.mkdir(parents=True, exist_ok=True)
+        for file in image_files():
+            shutil.copyfile(file, home / file.name)
+        settings = (home / "server.toml").read_text(encoding="utf-8")
+        for old, new in self._changes.items():
+            settings = settings.replace(old, new)
+        (home / "server.toml").write_text(settings, encoding="utf-8")
         for volume in self._services[name].get("volumes", []):
             source, target = volume.removesuffix(":ro").split(":")
-            path = DEPLOY / source if source.startswith(".") else self.volumes / source
-            if not source.startswith("."):
-                path.mkdir(parents=True, exist_ok=True)
-            link = home / Path(target).relative_to(WORKING_DIRECTORY)
-            if source.endswith(".toml"):  # paths in a server's file are relative to it
-                text = path.read_text(encoding="utf-8")
-                for old, new in self._changes.items():
-                    text = text.replace(old, new)
-                link.write_text(text, encoding="utf-8")
-            elif not link.exists():
+            path, link = self.volumes / source, home / Path(target).relative_to(WORKING_DIRECTORY)
+            path.mkdir(parents=True, exist_ok=True)
+            if not link.exists():
                 link.symlink_to(path)
-        if self._services[name]["image"] == "offbeat-client":
-            shutil.copyfile(DEPLOY / "join_site.py", home / "join_site.py")
 
     def _write_programs(self) -> None:
         """Put the images' programs into a folder."""
@@ -153,24 +152,3 @@ class Processes:
         for name, module in calls.items():
             (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n', encoding="utf-8")
             (programs / name).chmod(0o755)
-        for script in ("back_up.sh", "hand_out.sh"):
-            shutil.copy(DEPLOY / script, programs / script)
-
-
-def main() -> None:
-    """Start all services; stop them at Ctrl-C or SIGTERM."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores SIGINT otherwise
-        signal.signal(number, signal.default_int_handler)
-    folder, port = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 8443
-    with suppress(KeyboardInterrupt), Processes(folder, port) as processes:
-        processes.up()
-        server = processes.volumes / "server"
-        print(f"Live page: https://127.0.0.1:{port}/ (its token is in {server / 'admin-token'})")
-        print(f"Status: offbeat server status {server}; logs: {folder}/*.log", flush=True)
-        while True:
-            time.sleep(1)
-    print("Stopped; the same command resumes")
-
-
-if __name__ == "__main__":
-    main()

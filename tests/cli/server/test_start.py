@@ -1,4 +1,4 @@
-"""The command ``serve``, whose server is a stub."""
+"""The command ``server start``, whose server is a stub."""
 
 import re
 import shlex
@@ -23,13 +23,13 @@ def served(offbeat: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr("offbeat.worlds.serve.run_server", run_server)
     file = tmp_path / "server.toml"
-    file.write_text(Path("examples/service/server.toml").read_text("utf-8"), encoding="utf-8")
+    file.write_text(Path("src/offbeat/templates/service/server.toml").read_text("utf-8"), encoding="utf-8")
     return lambda folder: offbeat(
-        "serve", str(file), "--set", f"service.folder='{folder}'", "--set", "service.tls=false"
+        "server", "start", str(file), "--set", f"service.folder='{folder}'", "--set", "service.tls=false"
     )[1]
 
 
-def test_serve_prints_where_the_live_page_is_and_no_token(served: Callable[[str], str]) -> None:
+def test_start_prints_where_the_live_page_is_and_no_token(served: Callable[[str], str]) -> None:
     output = served("server")
     (line,) = [line for line in output.splitlines() if line.startswith("Live page: ")]
     assert line.startswith("Live page: http://host:1/ (its token is in ")
@@ -37,7 +37,7 @@ def test_serve_prints_where_the_live_page_is_and_no_token(served: Callable[[str]
     assert not re.search(r"ob[aec]_", output)
 
 
-def test_serve_prints_commands_that_a_shell_can_read(served: Callable[[str], str], tmp_path: Path) -> None:
+def test_start_prints_commands_that_a_shell_can_read(served: Callable[[str], str], tmp_path: Path) -> None:
     output = served("ward 3")
     (join,) = re.findall("^Enrol clients: (.*)$", output, re.MULTILINE)
     (status,) = re.findall("^Status: (.*);", output, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Commands ``serve`` and ``demo``: a server, and one with clients on this machine."""
+"""Command ``server start``."""
 
 import os
 import shlex
@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 import click
 from offbeat_core.serving.log_options import log_options
 
-from offbeat.cli.options import FILE, PATH, SET
+from offbeat.cli.options import FILE, SET
 
 if TYPE_CHECKING:
     from offbeat.service.server.serving import Listening
 
 
-@click.command(epilog="\b\nExample:\n  offbeat serve examples/service/server.toml")
+@click.command(epilog="\b\nExample:\n  offbeat server start server.toml")
 @FILE
 @SET
 @click.option(
     "--fronts", metavar="N", type=click.IntRange(0, 64), default=0, help="Serve clients in N processes of their own."
 )
 @log_options
-def serve(file: Path, changes: Sequence[str], fronts: int, log_level: str, log_file: Path | None) -> None:
+def start(file: Path, changes: Sequence[str], fronts: int, log_level: str, log_file: Path | None) -> None:
     """Run the server of FILE until Ctrl-C.
 
     The same command resumes the run.
@@ -57,24 +57,3 @@ def serve(file: Path, changes: Sequence[str], fronts: int, log_level: str, log_f
 
     run_server(server, ready, fronts)
     click.echo("Stopped; the same command resumes the run")
-
-
-@click.command(epilog="\b\nExample:\n  offbeat demo --private")
-@click.option("--private", is_flag=True, help="Mask the updates; a helper opens their sums, and is killed too.")
-@click.option(
-    "--folder",
-    metavar="FOLDER",
-    type=PATH,
-    default=Path("runs/demo"),
-    show_default=True,
-    help="Folder of all processes.",
-)
-def demo(private: bool, folder: Path) -> None:
-    """Run a server and clients here, and kill some of them.
-
-    There are eight clients. Prints the model's accuracy.
-    """
-    from offbeat.cli.demo.demo_run import run_demo
-    from offbeat.cli.demo.private import run_private_demo
-
-    (run_private_demo if private else run_demo)(click.echo, folder)
