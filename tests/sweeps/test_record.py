@@ -33,7 +33,7 @@ def test_what_is_written_is_read(tmp_path):
 def test_with_a_target_trials_rank_by_the_time_to_it(tmp_path):
     searched = replace(SEARCHED, target=0.3)
     reached, missed = (replace(trial, score=0.0, seconds=None) for trial in TRIALS["fedbuff"])
-    reached = replace(reached, seconds=3.0, score=1 / (1 + 3.0))
+    reached = replace(reached, seconds=3.0, score=(1 - 1e-9 * 0.25 / 1.25) / (1 + 3.0))
     missed = replace(missed, score=0.3 - 0.5)
     trials = {"fedbuff": [reached, missed], "fedavg": []}
     write_record(searched, trials, tmp_path)

@@ -42,6 +42,7 @@ def test_with_a_target_those_that_reach_it_sooner_come_first(better, experiment)
     here = experiment(f"evaluate.better={better}")
     histories = {
         "early": [0.0, 0.9, 0.1],
+        "as early, but worse": [0.0, 0.8, 0.1],
         "late": [0.0, 0.1, 0.9],
         "near": [0.0, 0.4, 0.4],
         "far": [0.0, 0.1, 0.1],
@@ -51,11 +52,11 @@ def test_with_a_target_those_that_reach_it_sooner_come_first(better, experiment)
         name: trial_of(
             here, "a", 0, {}, [run(accuracy=[sign * v for v in values], seconds=[0.0, 10.0, 20.0])], sign * 0.5
         )
-        for name, values in histories.items()
+        for name, values in reversed(histories.items())
     }
     assert sorted(trials, key=lambda name: -trials[name].score) == list(histories)
     assert {name: trial.seconds for name, trial in trials.items()} == {
-        "early": 10.0, "late": 20.0, "near": None, "far": None, "diverged": None,
+        "early": 10.0, "as early, but worse": 10.0, "late": 20.0, "near": None, "far": None, "diverged": None,
     }  # fmt: skip
 
 

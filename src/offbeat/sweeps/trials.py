@@ -19,6 +19,7 @@ from offbeat.runs.directory import Run
 Point = Mapping[str, Any]
 """Values by key of ``[algorithms.LABEL]``, such as ``server_lr``, ``local.lr`` or ``staleness.a``."""
 
+_TIE = 1e-9  # of the score: times to a target are apart by more, and often equal, since evaluations have an interval
 LAST = 10  # evaluations at the end whose mean is compared: a single one fluctuates
 
 
@@ -109,13 +110,13 @@ def rank_score(value: float, seconds: float | None, target: float | None, *, hig
     """Return a score, higher for better, that ranks trials.
 
     ``seconds`` is the time to the ``target`` of the measure, None if a run missed it. Without a target the score
-    is the value. With one, trials that reach it rank by the time to it, before all that miss it.
+    is the value. With one, trials that reach it rank by the time to it, then by the value, before all that miss it.
     """
     score = score_of(value, higher_is_better=higher_is_better)
     if target is None or score == -math.inf:
         return score
     if seconds is not None:
-        return 1 / (1 + seconds)
+        return (1 + _TIE * score / (1 + abs(score))) / (1 + seconds)
     # A run that missed it may have another beside it that did not: the mean may be beyond the target.
     return min(score - score_of(target, higher_is_better=higher_is_better), 0.0)
 
