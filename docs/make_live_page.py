@@ -135,7 +135,7 @@ def watch(url: str, enrolment: str, admin: str, folder: Path, pictures: Path) ->
         time.sleep(0.1)
     headers = {"Authorization": f"Bearer {admin}"}
     with httpx.Client(base_url=url, headers=headers) as http, closing(Browser(folder)) as browser:
-        http.post("/v1/enrolment-tokens", json={"name": "Ward 3", "uses": 8, "expires_seconds": 86400})
+        http.post("/v1/tokens", json={"kind": "enrolment", "name": "Ward 3", "uses": 8, "expires_seconds": 86400})
         misbehave(url, http)
         browser.look()
         browser.driver.get(f"{url}/#token={admin}")

@@ -49,8 +49,8 @@ def test_a_server_takes_no_such_name(tmp_path):
     with running(tmp_path / "server") as server:
         enrols = server.peer(server.enrolment_token)
         for name in ("ward\x1b[2J", "war\u00add"):
-            for who, path in ((enrols, "enrol"), (server.admin, "enrolment-tokens"), (server.admin, "admin-tokens")):
-                assert kind_of(who.http.post(f"/v1/{path}", json={"name": name}), 400) == "malformed-request"
+            for who, path, rest in ((enrols, "enrol", {}), (server.admin, "tokens", {"kind": "viewer"})):
+                assert kind_of(who.http.post(f"/v1/{path}", json={"name": name, **rest}), 400) == "malformed-request"
         assert len(server.service.accounts) == 0
 
 

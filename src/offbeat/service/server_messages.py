@@ -1,6 +1,6 @@
 """The admin's JSON bodies."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from offbeat_core.messages import Answer, Request
 from offbeat_core.name_check import Name
@@ -22,30 +22,27 @@ SiteName = Annotated[Name, AfterValidator(_check_not_blank)]
 """A client's name that an admin chooses; clients may choose others when they enrol."""
 
 
-class NewEnrolmentToken(Request):
-    """The limits of a new enrolment token; null for no limit."""
+class NewToken(Request):
+    """A new token's kind, and its limits, null for none.
 
+    Only enrolment tokens have uses.
+    """
+
+    kind: Literal["enrolment", "viewer", "operator", "admin"]
     uses: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
     expires_seconds: Annotated[float, Field(gt=0, le=1e10)] | None = None
     name: Name = ""
 
 
-class NewAdminToken(Request):
-    """The limits of a new admin token; null for no limit."""
-
-    expires_seconds: Annotated[float, Field(gt=0, le=1e10)] | None = None
-    name: Name = ""
-
-
 class MadeToken(Answer):
-    """A new enrolment or admin token, and its id in the list of tokens."""
+    """A new token, and its id in the list of tokens."""
 
     token: str
     id: str
 
 
 class ListedToken(Answer):
-    """An enrolment or admin token, without the token itself."""
+    """A token, without the token itself."""
 
     id: str
     kind: str
@@ -56,7 +53,7 @@ class ListedToken(Answer):
 
 
 class Tokens(Answer):
-    """All enrolment and admin tokens."""
+    """All tokens but the clients'."""
 
     tokens: list[ListedToken]
 

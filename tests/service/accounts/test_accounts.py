@@ -148,15 +148,48 @@ def test_remedies_are_those_of_the_tokens_kind(accounts):
 
 def test_each_kind_of_token_opens_its_own_routes(server):
     client, nobody = server.enrol().http, server.peer(None).http
-    for method, path in (
-        ("GET", "/v1/status"), ("GET", "/metrics"), ("GET", "/v1/tokens"), ("POST", "/v1/admin-tokens"),
-        ("POST", "/v1/enrolment-tokens"), ("DELETE", "/v1/tokens/123456789abc"), ("DELETE", "/v1/clients/0"),
-    ):  # fmt: skip
-        body = {} if method == "POST" else None
+    tokens = {
+        role: server.admin.http.post("/v1/tokens", json={"kind": role}).json()["token"]
+        for role in ("enrolment", "viewer", "operator", "admin")
+    }
+    roles = {role: server.peer(token).http for role, token in tokens.items()}
+    made = server.admin.http.post("/v1/tokens", json={"kind": "viewer"}).json()["id"]
+    least = {
+        ("GET", "/v1/status"): "viewer",
+        ("GET", "/metrics"): "viewer",
+        ("GET", "/v1/admin/clients"): "viewer",
+        ("POST", "/v1/admin/pause"): "operator",
+        ("POST", "/v1/admin/resume"): "operator",
+        ("POST", "/v1/admin/extend"): "operator",
+        ("GET", "/v1/admin/model"): "operator",
+        ("POST", "/v1/admin/clients/0/rename"): "operator",
+        ("GET", "/v1/tokens"): "admin",
+        ("POST", "/v1/tokens"): "admin",
+        ("DELETE", f"/v1/tokens/{made}"): "admin",
+        ("DELETE", "/v1/clients/0"): "operator",
+    }
+    bodies = {"/v1/admin/extend": {"versions": 99}, "/v1/tokens": {"kind": "viewer"}}
+    for (method, path), needed in least.items():
+        body = bodies.get(path, {"name": "ward"}) if method == "POST" else None
         assert kind_of(client.request(method, path, json=body), 403) == "foreign-token"
         assert kind_of(nobody.request(method, path, json=body), 401) == "no-token"
-    assert kind_of(server.admin.http.post("/v1/checkin", json={}), 403) == "foreign-token"
+        order = list(roles)
+        for role, http in roles.items():
+            answer = http.request(method, path, json=body)
+            if order.index(role) < order.index(needed):
+                assert kind_of(answer, 403) == "foreign-token", (role, method, path)
+                assert f"one of the kind {needed}" in answer.json()["detail"]
+            else:
+                assert answer.status_code not in (401, 403), (role, method, path)
+    assert kind_of(roles["admin"].post("/v1/checkin", json={}), 403) == "foreign-token"
+    assert kind_of(roles["admin"].post("/v1/enrol", json={}), 403) == "foreign-token"
     assert kind_of(nobody.post("/v1/enrol", json={}), 401) == "no-token"
+
+
+def test_only_an_enrolment_token_has_uses(server):
+    wanted = {"kind": "viewer", "uses": 3}
+    assert kind_of(server.admin.http.post("/v1/tokens", json=wanted), 400) == "malformed-request"
+    assert kind_of(server.admin.http.post("/v1/tokens", json={"kind": "client"}), 400) == "malformed-request"
 
 
 def test_the_update_of_a_client_that_is_revoked_during_the_upload_does_not_count(server):

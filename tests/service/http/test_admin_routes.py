@@ -334,7 +334,7 @@ def test_a_run_without_an_end_cannot_be_extended(shared_server):
 
 
 def test_a_new_token_is_listed_by_its_id(shared_server):
-    for kind in ("enrolment", "admin"):
-        made = shared_server.admin.http.post(f"/v1/{kind}-tokens", json={"name": "ward 3"}).json()
+    for kind in ("enrolment", "viewer", "operator", "admin"):
+        made = shared_server.admin.http.post("/v1/tokens", json={"kind": kind, "name": "ward 3"}).json()
         tokens = shared_server.admin.http.get("/v1/tokens").json()["tokens"]
         assert [token["kind"] for token in tokens if token["id"] == made["id"]] == [kind]

@@ -117,7 +117,7 @@ def test_a_wrong_offset_changes_nothing(offset, listener, peer, head):
     ],
     ids=ascii,
 )
-@pytest.mark.parametrize("path", ["/v1/checkin", "/v1/enrol", "/v1/enrolment-tokens"])
+@pytest.mark.parametrize("path", ["/v1/checkin", "/v1/enrol", "/v1/tokens"])
 def test_a_malformed_token_is_unknown(token, path, listener):
     with line(listener) as opened:
         opened.begin("POST", path, f"Authorization: {token}", "Content-Type: application/json", length=2)

@@ -98,7 +98,7 @@ def test_the_events_say_what_the_status_says(server):
 
 
 def test_a_revoked_token_ends_its_stream(server):
-    made = server.admin.http.post("/v1/admin-tokens", json={"name": "wall"}).json()["token"]
+    made = server.admin.http.post("/v1/tokens", json={"kind": "viewer", "name": "wall"}).json()["token"]
     (listed,) = [token for token in server.admin.http.get("/v1/tokens").json()["tokens"] if token["name"] == "wall"]
     with closing(watch(server, peer=server.peer(made))) as answer:
         events = events_of(answer)
@@ -211,7 +211,7 @@ async def never():
 
 
 def stream(viewers):
-    return EventStream(viewers, "", lambda: True)
+    return EventStream(viewers, "", lambda: True, "viewer")
 
 
 def test_a_viewer_that_takes_nothing_is_given_up(monkeypatch):

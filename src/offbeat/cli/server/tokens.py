@@ -1,4 +1,4 @@
-"""Commands ``tokens``: enrolment and admin tokens."""
+"""Commands ``tokens``: tokens for enrolment and for roles."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ from offbeat.cli.terminal import visible
 
 @click.group(cls=DefaultGroup, epilog="\b\nExample:\n  offbeat server tokens runs/service")
 def tokens() -> None:
-    """List, make and revoke enrolment and admin tokens.
+    """List, make and revoke tokens for enrolment and roles.
 
     `offbeat server tokens FOLDER` is short for `offbeat server tokens list FOLDER`.
     """
@@ -23,7 +23,7 @@ def tokens() -> None:
 @tokens.command("list", epilog="\b\nExample:\n  offbeat server tokens list runs/service")
 @SERVER
 def show(server: ServerPlace) -> None:
-    """List the enrolment and admin tokens by id."""
+    """List the tokens by id, but not the clients'."""
     from offbeat.service.server import admin
 
     for token in admin.tokens(server.folder):
@@ -39,13 +39,16 @@ def show(server: ServerPlace) -> None:
     epilog="\b\nExample:\n  offbeat server tokens make runs/service enrolment --uses 8 --hours 24 --output ward-3-token"
 )
 @SERVER
-@click.argument("kind", metavar="KIND", type=click.Choice(["enrolment", "admin"]))
+@click.argument("kind", metavar="KIND", type=click.Choice(["enrolment", "viewer", "operator", "admin"]))
 @click.option("--uses", metavar="N", type=click.IntRange(1, 2**31 - 1), help="How many clients may enrol with it.")
 @click.option("--hours", metavar="HOURS", type=click.FloatRange(0, 1e6, min_open=True), help="How long it is valid.")
 @click.option("--name", metavar="NAME", default="", help="Its purpose, for the list of tokens.")
 @click.option("--output", metavar="FILE", type=PATH, required=True, help="The token's file, which only you can read.")
 def make(server: ServerPlace, kind: str, uses: int | None, hours: float | None, name: str, output: Path) -> None:
-    """Make an enrolment or admin token (KIND)."""
+    """Make a token of a KIND: enrolment, viewer, operator or admin.
+
+    A viewer sees the run, an operator also controls it and its sites, an admin also makes tokens.
+    """
     from offbeat.service.server import admin
 
     if uses is not None and kind != "enrolment":

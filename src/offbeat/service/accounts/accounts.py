@@ -8,7 +8,7 @@ from offbeat_core.tokens import looks_like, new_token, token_hash
 
 from offbeat.service.accounts.declared_examples import DeclaredExamples
 from offbeat.service.accounts.issued_tokens import IN_FOLDER, IssuedTokens, token_id
-from offbeat.service.accounts.registry import OWNER, Account, AccountRegistry, Kind, Site
+from offbeat.service.accounts.registry import OWNER, Account, AccountRegistry, Kind, Site, suffices
 from offbeat.service.accounts.token_forms import CHALLENGE, PREFIXES, hash_of, unknown_token
 from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.log.log import Change
@@ -18,6 +18,8 @@ from offbeat.service.refusal import Refusal
 _REMEDIES: dict[Kind, str] = {
     "enrolment": "ask for a new enrolment token",
     "client": "ask for a new enrolment token, and enrol again in another folder",
+    "viewer": "ask an admin for another one",
+    "operator": "ask an admin for another one",
     "admin": "make another one on the server's machine: offbeat server tokens make FOLDER admin --output FILE",
 }
 _REMEDY_IN_FOLDER = "delete admin-token in the server's folder and start the server again, which makes another one"
@@ -59,7 +61,10 @@ class Accounts:
         return len(self.sites)
 
     def check(self, token: str | None, kind: Kind) -> int:
-        """Return the client of a valid token of this kind; −1 for other kinds' tokens."""
+        """Return the client of a valid token of this kind; −1 for other kinds' tokens.
+
+        A role's token is also accepted where a lesser role's is needed.
+        """
         hashed = hash_of(token, kind)
         if hashed in self._registry.accounts:
             return self.check_hash(hashed, kind)
@@ -70,9 +75,10 @@ class Accounts:
         account = self._registry.accounts.get(hashed)
         if account is None:
             raise unknown_token("", kind)
-        if account.kind != kind:
+        if not suffices(account.kind, kind):
             raise Refusal("foreign-token", f"the token is of the kind {account.kind}: send one of the kind {kind}")
-        remedy = _REMEDY_IN_FOLDER if kind == "admin" and account.name == IN_FOLDER else _REMEDIES[kind]
+        is_in_folder = account.kind == "admin" and account.name == IN_FOLDER
+        remedy = _REMEDY_IN_FOLDER if is_in_folder else _REMEDIES[account.kind]
         match account.state(self._clock()):
             case "expired":
                 raise Refusal("expired-token", f"the token has expired: {remedy}", CHALLENGE)
@@ -85,6 +91,10 @@ class Accounts:
         if account.is_next:
             self._change("replace", {"client": account.client})
         return account.client
+
+    def role_of(self, token: str) -> str:
+        """Return the kind of a token that is known."""
+        return self._registry.accounts[token_hash(token)].kind
 
     def check_any(self, token: str | None, *, may_have_ended: bool) -> None:
         """Check a token of any kind before the request's body is read.

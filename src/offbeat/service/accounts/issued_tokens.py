@@ -1,4 +1,4 @@
-"""The enrolment and admin tokens that were issued."""
+"""The tokens that were issued for enrolment and for roles."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ def token_id(token: str) -> str:
 
 
 class IssuedTokens:
-    """Makes, lists and revokes enrolment and admin tokens."""
+    """Makes, lists and revokes all tokens but the clients'."""
 
     def __init__(
         self, registry: AccountRegistry, log_writer: LogWriter, audit: AuditLog, clock: Callable[[], float]

@@ -2,13 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 OWNER = "accounts"
 """The owner of the log's rows that change the registry."""
 
-Kind = Literal["enrolment", "client", "admin"]
+Role = Literal["viewer", "operator", "admin"]
+"""The part of a person or a program that looks after the server; each may do all that those before it may."""
+
+Kind = Literal["enrolment", "client"] | Role
 State = Literal["valid", "expired", "used up", "revoked"]
+
+_ROLES = get_args(Role)
 
 
 @dataclass(slots=True)
@@ -44,6 +49,13 @@ class Site:
     revoked: float | None = None  # None: not revoked
 
 
+def suffices(held: Kind, needed: Kind) -> bool:
+    """Return whether a token of one kind may be sent where another one is needed."""
+    if held in _ROLES and needed in _ROLES:
+        return _ROLES.index(held) >= _ROLES.index(needed)
+    return held == needed
+
+
 class AccountRegistry:
     """All clients, and all tokens by their hashes.
 
@@ -65,7 +77,7 @@ class AccountRegistry:
 
     @property
     def issued(self) -> dict[str, Account]:
-        """The accounts of enrolment and admin tokens."""
+        """The accounts of all tokens but the clients'."""
         return {token: account for token, account in self.accounts.items() if account.kind != "client"}
 
     def state_dict(self) -> dict[str, Any]:

@@ -5,15 +5,23 @@ from offbeat_core.tokens import looks_like, token_hash
 from offbeat.service.accounts.registry import Kind
 from offbeat.service.refusal import Refusal
 
-PREFIXES: dict[Kind, str] = {"enrolment": "obe_", "client": "obc_", "admin": "oba_"}
+PREFIXES: dict[Kind, str] = {
+    "enrolment": "obe_",
+    "client": "obc_",
+    "viewer": "obv_",
+    "operator": "obo_",
+    "admin": "oba_",
+}
 """The beginning of each kind of token."""
 
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
 """The header of answers to requests without a valid token."""
 
-_IF_UNKNOWN: dict[str, str] = {
+_IF_UNKNOWN: dict[Kind, str] = {
     "enrolment": "ask for a new enrolment token",
     "client": "enrol again",
+    "viewer": "ask an admin for another one",
+    "operator": "ask an admin for another one",
     "admin": "take the one in the file admin-token of the server's folder",
 }
 

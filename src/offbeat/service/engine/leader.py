@@ -195,8 +195,8 @@ class Leader:
 
     async def _download(self, asked: questions.Download) -> DownloadPermission:
         engine = self._engine
-        if asked.by_admin:
-            self._service.accounts.check_hash(asked.token, "admin")
+        if asked.by_operator:
+            self._service.accounts.check_hash(asked.token, "operator")
         else:
             self._service.client(asked.token)
         version = max(engine.models.versions()) if asked.version is None else asked.version

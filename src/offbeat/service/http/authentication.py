@@ -1,5 +1,6 @@
 """The check of tokens at the leader."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -7,6 +8,7 @@ from offbeat_core.serving.connections import Connections, peer_of
 from starlette.types import Scope
 
 from offbeat.service.accounts.issued_tokens import token_id
+from offbeat.service.accounts.registry import Role
 from offbeat.service.accounts.token_forms import hash_of
 from offbeat.service.audit.audit_log import acting
 from offbeat.service.engine.operations import Operations
@@ -29,12 +31,17 @@ def _client(request: Request) -> int:
     return client
 
 
-def _admin(request: Request) -> int:
+def _check(role: Role, request: Request) -> str:
     token = bearer_token(request.scope)
-    number = request.app.state.service.accounts.check(token, "admin")
-    acting.set(None if token is None else token_id(token))
-    return number
+    accounts = request.app.state.service.accounts
+    accounts.check(token, role)
+    assert token is not None
+    acting.set(token_id(token))
+    return accounts.role_of(token)
 
 
 Client = Annotated[int, Depends(_client)]
-Admin = Annotated[int, Depends(_admin)]
+# The role of the token, which is at least this one.
+Viewer = Annotated[str, Depends(partial(_check, "viewer"))]
+Operator = Annotated[str, Depends(partial(_check, "operator"))]
+Admin = Annotated[str, Depends(partial(_check, "admin"))]

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 import offbeat.web
 from offbeat.service.engine.operations import Operations
-from offbeat.service.http.authentication import Admin
+from offbeat.service.http.authentication import Viewer
 from offbeat.service.http.request_parts import Text, bearer_token
 from offbeat.service.live.viewers import Viewers
 from offbeat.service.refusal import Refusal
@@ -25,9 +25,9 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, viewers: Viewers, last_id: str, may_view: Callable[[], bool]) -> None:
-        # Proxies such as nginx would keep events back without the last header.
-        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+    def __init__(self, viewers: Viewers, last_id: str, may_view: Callable[[], bool], role: str) -> None:
+        # Proxies such as nginx would keep events back without the second header. The page shows what the role may do.
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no", "Offbeat-Role": role})
         del self.headers["Content-Length"]
         self._viewers = viewers
         self._events = viewers.events(last_id, may_view)
@@ -123,7 +123,7 @@ def add_live_routes(app: FastAPI, service: Operations, viewers: Viewers) -> None
         return files.answer(name, if_none_match)
 
     @app.get("/v1/admin/events", include_in_schema=False)
-    async def events(request: Request, _: Admin, last_event_id: Text = None) -> Response:
+    async def events(request: Request, role: Viewer, last_event_id: Text = None) -> Response:
         """Send the run's state as server-sent events."""
         token = bearer_token(request.scope) or ""
-        return EventStream(viewers, last_event_id or "", lambda: service.accounts.is_valid(token, "admin"))
+        return EventStream(viewers, last_event_id or "", lambda: service.accounts.is_valid(token, "viewer"), role)

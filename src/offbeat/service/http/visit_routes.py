@@ -49,12 +49,12 @@ def _client(request: Request) -> Caller:
     return caller
 
 
-def _admin(request: Request) -> Caller:
-    return _caller(request, "admin")
+def _operator(request: Request) -> Caller:
+    return _caller(request, "operator")
 
 
 Client = Annotated[Caller, Depends(_client)]
-Admin = Annotated[Caller, Depends(_admin)]
+Operator = Annotated[Caller, Depends(_operator)]
 
 
 def add_visit_routes(app: FastAPI, front: Front) -> None:
@@ -148,9 +148,11 @@ def _add_download_routes(app: FastAPI, front: Front) -> None:
         return ModelResponse(await front.model(found), found.sha256, {"Cache-Control": "private, no-cache"})
 
     @app.get("/v1/admin/model", response_class=FileResponse)
-    async def newest(admin: Admin) -> FileResponse:
+    async def newest(operator: Operator) -> FileResponse:
         """Download the newest version of the model."""
-        found = await front.ask(admin, Download(token=admin.token, by_admin=True, is_elsewhere=front.is_elsewhere))
+        found = await front.ask(
+            operator, Download(token=operator.token, by_operator=True, is_elsewhere=front.is_elsewhere)
+        )
         headers = {"Content-Disposition": f'attachment; filename="{found.name}"', "Cache-Control": "no-store"}
         return ModelResponse(await front.model(found), found.sha256, headers)
 

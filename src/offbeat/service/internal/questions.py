@@ -142,7 +142,7 @@ class GiveUp(Question[Done]):
 
 
 class Download(Question[DownloadPermission]):
-    """The question whether a client, or an admin, may download a version.
+    """The question whether a client, or an operator, may download a version.
 
     None stands for the newest version. With ``is_elsewhere`` the front does not have the leader's files: the version
     must be in the store of blobs. ``known`` is the client's header ``If-None-Match``.
@@ -152,7 +152,7 @@ class Download(Question[DownloadPermission]):
     kind: Literal["download"] = "download"
     token: Hex32
     version: Number | None = None
-    by_admin: bool = False
+    by_operator: bool = False
     is_elsewhere: bool = False
     known: _Text | None = None
 

@@ -136,20 +136,18 @@ def _number(listed: list[dict[str, Any]], which: str) -> int:
 
 
 def tokens(folder: Path) -> list[dict[str, Any]]:
-    """Return the records of enrolment and admin tokens, without the tokens themselves."""
+    """Return the records of all tokens but the clients', without the tokens."""
     return _ask(folder, "GET", "/v1/tokens")["tokens"]
 
 
 def make_token(folder: Path, kind: str, *, uses: int | None, seconds: float | None, name: str) -> str:
-    """Return a new enrolment or admin token."""
-    wanted: dict[str, Any] = {"expires_seconds": seconds, "name": name}
-    if kind == "enrolment":
-        wanted["uses"] = uses
-    return _ask(folder, "POST", f"/v1/{kind}-tokens", wanted)["token"]
+    """Return a new token of a kind."""
+    wanted = {"kind": kind, "uses": uses, "expires_seconds": seconds, "name": name}
+    return _ask(folder, "POST", "/v1/tokens", wanted)["token"]
 
 
 def revoke_token(folder: Path, token_id: str) -> None:
-    """Revoke an enrolment or admin token."""
+    """Revoke a token."""
     _ask(folder, "DELETE", f"/v1/tokens/{quote(token_id, safe='')}")
 
 

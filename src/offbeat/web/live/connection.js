@@ -1,4 +1,4 @@
-// Requests with the admin's token, and the stream of events, which reconnects.
+// Requests with a token, and the stream of events, which reconnects.
 
 const FIRST_PAUSE = 500, LAST_PAUSE = 10000;  // milliseconds
 const SILENCE = 40000;  // the server sends something every 15 seconds
@@ -45,7 +45,7 @@ export class Connection {
     return {name: name ? name[1] : "model.safetensors", blob: await answer.blob()};
   }
 
-  // Calls on.event(data) for each event, on.connected() and on.lost(seconds, problem); returns the
+  // Calls on.event(data) for each event, on.connected(role) and on.lost(seconds, problem); returns the
   // RefusedError that ends it. The problem is the server's, or null if it does not answer. A stream
   // that ends, as each one through a front, is not lost: only if there is no other.
   async follow(on) {
@@ -63,7 +63,7 @@ export class Connection {
         const answer = await this.request("v1/admin/events", {headers, signal: attempt.signal});
         if (answer.status === 401 || answer.status === 403) return await refusal(answer);
         if (!answer.ok) throw await refusal(answer);
-        on.connected();
+        on.connected(answer.headers.get("Offbeat-Role"));
         pause = FIRST_PAUSE;
         for await (const block of blocks(answer.body)) {
           clearTimeout(silence);

@@ -48,7 +48,7 @@ export class Sites {
       const revoke = element("button", {type: "button", "data-act": "revoke"}, "Revoke");
       rename.addEventListener("click", () => this.rename(row.site));
       revoke.addEventListener("click", () => this.revoke(row.site));
-      row.append(element("td", {class: "actions"}, rename, revoke));
+      row.append(element("td", {class: "actions for-operators"}, rename, revoke));
     };
     fillRows(document.querySelector("#sites tbody"), clients, site => site.client, make, (row, site) => {
       row.site = site;

@@ -1,4 +1,4 @@
-// Sign-in, and the page of a signed-in admin. The token is kept in this tab only.
+// Sign-in, and the page of who has signed in. The token is kept in this tab only.
 
 import {Connection, RefusedError} from "./connection.js";
 import {byId, write} from "./dom.js";
@@ -37,8 +37,8 @@ async function enter(token) {
   write(byId("sign-in-problem"), "");
   const mine = connection = new Connection(token);
   const refused = await mine.follow({
-    connected: () => {
-      if (!parts.length) begin(token);
+    connected: role => {
+      if (!parts.length) begin(token, role);
       connected(true, "Live");
     },
     event: message => {
@@ -50,13 +50,16 @@ async function enter(token) {
   if (refused && mine === connection) askForToken(refused.message);
 }
 
-function begin(token) {
+// What the role may not do is hidden: the server would refuse it.
+function begin(token, role) {
   sessionStorage.setItem(KEY, token);
   byId("sign-in").hidden = true;
+  byId("page").dataset.role = role;
   byId("page").hidden = false;
   sites = new Sites(connection, act);
   panels ??= new Panels(new History(), (client, name) => sites.nameOf(client, name));
-  parts = [new RunActions(connection, act), sites, new Tokens(connection, act)];
+  parts = [new RunActions(connection, act), sites];
+  if (role === "admin") parts.push(new Tokens(connection, act));
 }
 
 function connected(isConnected, text) {

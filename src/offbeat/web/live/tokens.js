@@ -1,4 +1,4 @@
-// Enrolment and admin tokens: the table, a new one, revocation.
+// Tokens, but not the sites': the table, a new one, revocation.
 
 import {question} from "./dialog.js";
 import {byId, duration, element, fillRows, plain, write} from "./dom.js";
@@ -52,9 +52,9 @@ export class Tokens {
   }
 
   async make(form) {
-    const {name, uses, hours} = Object.fromEntries(new FormData(form));
-    const wanted = {name, uses: uses ? Number(uses) : null, expires_seconds: hours ? Number(hours) * 3600 : null};
-    const made = await this.act("v1/enrolment-tokens", wanted, "A new enrolment token");
+    const {kind, name, uses, hours} = Object.fromEntries(new FormData(form));
+    const wanted = {kind, name, uses: uses ? Number(uses) : null, expires_seconds: hours ? Number(hours) * 3600 : null};
+    const made = await this.act("v1/tokens", wanted, `A new ${kind} token`);
     if (!made) return;
     form.reset();
     byId("made-token-text").value = made.token;
@@ -66,8 +66,8 @@ export class Tokens {
   async revoke(token) {
     const name = token.name || token.id;
     const yes = await question({
-      title: `Revoke the token ${name}?`, yes: "Revoke", text: token.kind === "admin"
-        ? "Pages and programs that use it lose access." : "New sites cannot enrol with it; enrolled sites stay.",
+      title: `Revoke the token ${name}?`, yes: "Revoke", text: token.kind === "enrolment"
+        ? "New sites cannot enrol with it; enrolled sites stay." : "Pages and programs that use it lose access.",
     });
     if (!yes) return;
     await this.act(`v1/tokens/${encodeURIComponent(token.id)}`, undefined, `The token ${name} is revoked`, "DELETE");

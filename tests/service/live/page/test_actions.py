@@ -87,7 +87,7 @@ def test_a_site_and_a_token_are_revoked_after_a_question_and_the_model_is_downlo
     assert not button(page, "Revoke ward-2").is_enabled()
     page.find("#new-token [name=name]").send_keys("Ward 9")
     page.find("#new-token [name=uses]").send_keys("2")
-    press(page, "Make an enrolment token")
+    press(page, "Make the token")
     token = eventually(lambda: page.find("#made-token-text").get_attribute("value"))
     assert served.peer(token).http.post("/v1/enrol", json={}).status_code == 201
     eventually(lambda: any(text.startswith("Ward 9") for text in page.texts("#tokens tbody tr")))
@@ -129,9 +129,24 @@ def test_the_run_is_paused_resumed_and_extended_also_after_its_end(page, served)
     assert eventually(lambda: "Refused: " in page.find("#done").text)
 
 
+def test_a_role_sees_what_it_may_do_and_no_more(page, served):
+    acts = {"Pause", "Extend …", "Download the model", "Rename ward-1", "Revoke ward-1", "Make the token"}
+    may = {"viewer": set(), "operator": acts - {"Make the token"}, "admin": acts}
+    for role, expected in may.items():
+        made = served.admin.http.post("/v1/tokens", json={"kind": role}).json()["token"]
+        page.driver.get("about:blank")
+        sign_in(page, served.url, made)
+        eventually(lambda: len(page.texts("#sites tbody tr")) == 2)
+        eventually(lambda: page.find("#connection").text == "Live")
+        shown = {one.accessible_name for one in page.all("button") if one.is_displayed()}
+        assert shown & acts == expected
+        assert page.find("#tokens").is_displayed() == (role == "admin")
+        assert page.console() == []
+
+
 @pytest.mark.long
 def test_an_admin_whose_token_is_revoked_is_signed_out(page, served):
-    made = served.admin.http.post("/v1/admin-tokens", json={"name": "wall"}).json()["token"]
+    made = served.admin.http.post("/v1/tokens", json={"kind": "admin", "name": "wall"}).json()["token"]
     page.driver.get("about:blank")
     sign_in(page, served.url, made)
     (listed,) = [token for token in served.admin.http.get("/v1/tokens").json()["tokens"] if token["name"] == "wall"]

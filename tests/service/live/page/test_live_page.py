@@ -39,7 +39,7 @@ def trained(tmp_path_factory):
     """A server that three real clients have trained; tests only look at it."""
     with federation(tmp_path_factory.mktemp("trained"), NAMES) as server:
         assert server.peer("oba_wrong").http.get("/v1/status").status_code == 401
-        server.admin.http.post("/v1/enrolment-tokens", json={"name": HOSTILE[0], "uses": 3})
+        server.admin.http.post("/v1/tokens", json={"kind": "enrolment", "name": HOSTILE[0], "uses": 3})
         yield server
 
 
