@@ -160,6 +160,7 @@ def test_smoothing_is_off_until_it_is_asked_for(chart):
 
 
 def test_each_seed_has_a_line(chart):
+    assert chart.texts('#curves [data-name="lines"] span') == ["mean and seeds", "each seed"]  # too few for a band
     mean = pixels(chart, 0)
     assert values(chart)["fedavg"].count("%") == 1
     choose(chart, "lines", "seeds")

@@ -13,6 +13,7 @@ def test_each_seed_has_its_costs_and_its_measures():
     runs = [a_run("a", 3, seconds=(0, 60), evaluate=evaluate), a_run("b", seconds=(0, 600), evaluate=evaluate)]
     data = curve_data(runs, 0.5)
     assert data["axes"][0]["title"] == "virtual time (minutes)"
+    assert not any(axis["hours"] for axis in data["axes"])
     assert [axis["key"] for axis in data["axes"]] == ["seconds", "updates", "bytes", "versions"]
     assert [(m["key"], m["title"], m["share"], m["target"]) for m in data["measures"]] == [
         ("accuracy", "test accuracy", True, 50),
@@ -25,6 +26,11 @@ def test_each_seed_has_its_costs_and_its_measures():
     assert first["y"] == {"accuracy": [10, 50], "training_loss": [0.25, 0.25], "loss": [1, 1]}
     assert second["x"]["seconds"] == [0, 10]
     assert data["means"] == []  # of one seed
+
+
+def test_hours_are_told_from_other_units():
+    axes = curve_data([a_run("a", seconds=(0, 86400))], None)["axes"]
+    assert [axis["hours"] for axis in axes] == [True, False, False, False]
 
 
 def test_the_mean_of_the_seeds_and_its_interval_which_stays_a_share():
