@@ -44,6 +44,11 @@ def test_the_tables_that_matter_are_not_cut_on_a_usual_screen(browser, number, t
     wide = "return [...document.querySelectorAll('#results, #costs')].map(one => [one.parentElement, one.id])"
     for frame, name in browser.run(wide):
         assert browser.run("return arguments[0].scrollWidth - arguments[0].clientWidth", frame) == 0, name
+    browser.look(media="print")
+    bottom = "arguments[0].getBoundingClientRect().bottom"
+    for spread in browser.all("#costs small"):
+        assert browser.run(f"return {bottom} - {bottom.replace('[0]', '[0].parentElement')}", spread) <= 1
+    browser.look()
 
 
 @pytest.mark.parametrize("dark", [False, True])
