@@ -15,9 +15,10 @@ which the kernel takes back whenever it needs to. ``start_rss_mib`` is the most 
 ``large``: updates of 40 MB into FedBuff (K = 10). ``blake3``: the same with that digest. ``ratio_to_hashing`` is the
 ratio of both to a bare server that makes the same digest. ``small``: updates of 31 kB. Each is one request, which gets
 the next work too. ``download``: a model of 40 MB. ``nginx``: the same by nginx, without TLS. ``idle``: clients that
-wait. ``huge``: one update of 2 GB. ``six``: one round of six clients with a model of 3.2 GB, which takes 36 GB of the
-disk and has to be asked for; ``--parameters N`` takes another size. ``memory``: eight clients of models of several
-sizes. ``flower``: Flower's SuperLink on the work of ``large``, in turn with ours; see ``studies/peers/superlink.py``.
+wait; ``poll_us`` is the processor time of the end of a wait and the next request. ``huge``: one update of 2 GB.
+``six``: one round of six clients with a model of 3.2 GB, which takes 36 GB of the disk and has to be asked for;
+``--parameters N`` takes another size. ``memory``: eight clients of models of several sizes. ``flower``: Flower's
+SuperLink on the work of ``large``, in turn with ours; see ``studies/peers/superlink.py``.
 """
 
 import argparse
@@ -31,6 +32,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -152,17 +154,24 @@ def loads(
 
 
 def idle(connections: int, tls: bool, folder: Path, fronts: int) -> Row:
-    """Return the row of clients that wait for work."""
+    """Return the row of clients that wait for work, and then ask again in turn."""
     server = Offbeat(folder, SMALL, 1, tls, fronts)
     server.enrol().ask("POST", "/v1/checkin", {})  # takes the only slot
-    clients = [server.enrol() for _ in range(connections - 1)]
-    for client in clients:
-        client.send("POST", "/v1/checkin", {"wait_seconds": 60})
+    with ThreadPoolExecutor(32) as pool:
+        clients = list(pool.map(lambda _: server.enrol(), range(connections - 1)))
+    for number, client in enumerate(clients):
+        client.send("POST", "/v1/checkin", {"wait_seconds": 30 + 30 * number / connections})
     time.sleep(2)
-    cpu = server.cpu_seconds()
+    began, cpu = time.perf_counter(), server.cpu_seconds()
     time.sleep(10)
-    share = (server.cpu_seconds() - cpu) / 10
+    share = (server.cpu_seconds() - cpu) / (time.perf_counter() - began)
+    began, cpu = time.perf_counter(), server.cpu_seconds()
+    for client in clients:
+        client.receive()
+        client.send("POST", "/v1/checkin", {"wait_seconds": 60})
+    poll = (server.cpu_seconds() - cpu - share * (time.perf_counter() - began)) / len(clients)
     row: Row = {"case": "idle", "connections": connections, "tls": tls, "core_percent": round(100 * share, 1)}
+    row["poll_us"] = round(1e6 * poll)
     row |= {"model_mib": mib(4 * SMALL), **server.memory()}
     row["rss_mib_of_each"] = [round(size) for size in server.mib_of_each("VmRSS:")]
     server.stop()

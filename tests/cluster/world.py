@@ -291,7 +291,7 @@ def play(seed: int, trouble: str | None = None, *, is_traced: bool = False) -> W
         if world.is_large:
             stack.enter_context(patch.object(front, "SMALL", 0))
         level, handlers, propagates = log.level, log.handlers, log.propagate
-        log.setLevel(logging.INFO if is_traced else logging.ERROR)
+        log.setLevel(logging.DEBUG if is_traced else logging.ERROR)
         log.handlers, log.propagate = [_Events(world)], False
         try:
             run_virtually(world.run(), Random(seed))
