@@ -52,6 +52,15 @@ def test_a_client_joins_with_terms_and_a_key(
     } | expected
 
 
+def test_a_client_stays_if_it_is_told_to(offbeat: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    joined: list[dict[str, Any]] = []
+    monkeypatch.setattr(client_run, "run_client", lambda *_, **named: joined.append(named) or 1)
+    (tmp_path / "mine.py").write_text("def make(number):\n    pass\n", encoding="utf-8")
+    for words in ((), ("--stay",)):
+        offbeat("join", "https://host", "--client", f"{tmp_path / 'mine.py'}:make", *words)
+    assert [named["stay"] for named in joined] == [False, True]
+
+
 @pytest.mark.parametrize("content", [b"\xef\xbb\xbfobe_1\r\n", b"obe_1\r\n", "obe_1\r\n".encode("utf-16")])
 def test_a_token_file_is_taken_as_an_editor_wrote_it(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "token").write_bytes(content)

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from offbeat_client.client_folder.outbox import Outbox
+from offbeat_client.http.connection import Backoff
 from offbeat_core.errors import OffbeatError
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -13,8 +14,11 @@ from torch.nn.functional import cross_entropy
 from offbeat.algorithms import SCAFFOLD, FedBuff, FedLaAvg
 from offbeat.algorithms.components import Compression, LocalPlan
 from offbeat.client import LocalSGD, run_client
+from offbeat.service.server import admin
 from offbeat.training.flat_model import FlatModel
+from tests.e2e.server_process import free_port
 from tests.service.conftest import running
+from tests.service.http_client import until
 from tests.simulation.test_simulator_contract import Greedy
 
 PLAN = LocalPlan(steps=4, batch_size=3, lr=0.5)
@@ -61,6 +65,26 @@ def test_a_run_comes_to_its_end(tmp_path, run, algorithm, options):
     assert status.finished
     assert status.version == 4
     assert sum(counted) == status.counted >= 8
+
+
+def test_a_client_that_stays_goes_on_once_the_run_is_extended(tmp_path, run, monkeypatch, caplog):
+    monkeypatch.setattr("offbeat_client.participant._STAY_SECONDS", 0.1)
+    caplog.set_level("INFO", "offbeat_client")
+    options = {"model": FlatModel(nn.Linear(2, 2)).vector, "stop_versions": 2, "port": free_port()}
+    make = lambda: FedBuff(buffer_size=1, concurrency=1)  # noqa: E731
+    with ThreadPoolExecutor() as pool:
+        with serve(tmp_path, make, **options) as served:
+            patient = Backoff(first_seconds=0.1, largest_seconds=0.1, attempts=200)
+            counted = pool.submit(run, served, stay=True, visits=5, backoff=patient)
+            until(lambda: "the client stays" in caplog.text)
+            assert not counted.done()
+            assert admin.extend(served.folder, 4)["stop_versions"] == 4
+            until(lambda: served.service.status().version == 4)
+        with serve(tmp_path, make, **options) as served:  # which the client finds again
+            until(lambda: caplog.text.count("the client stays") == 2)  # once for each end
+            admin.extend(served.folder, 5)
+            assert counted.result(60) == 5
+            assert served.service.status().counted == 5
 
 
 def test_a_large_update_is_transferred(tmp_path, run):

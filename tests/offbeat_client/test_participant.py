@@ -28,8 +28,9 @@ def test_no_work_is_one_line_until_there_is_some(caplog: pytest.LogCaptureFixtur
     progress = ReceiptLog()
     with caplog.at_level("INFO", "offbeat_client"):
         for _ in range(3):
-            progress.note_idle()
+            progress.note_idle("no work now")
         progress.note_receipt(0, Delivery(True, 0))
-        progress.note_idle()
+        progress.note_idle("no work now")
+        progress.note_idle("the run is over")
     starts = [message.split(";")[0] for message in caplog.messages]
-    assert starts == ["no work now", "visit 0: counted, staleness 0", "no work now"]
+    assert starts == ["no work now", "visit 0: counted, staleness 0", "no work now", "the run is over"]

@@ -25,6 +25,7 @@ def run_client(
     name: str | None = None,
     ca: Path | None = None,
     visits: int | None = None,
+    stay: bool = False,
     backoff: Backoff | None = None,
     terms: Path | None = None,
     privacy_key: Path | None = None,
@@ -41,6 +42,7 @@ def run_client(
         name: The client's name, for people.
         ca: A file with the certificates to trust; None for those of the system.
         visits: After how many acknowledged updates to stop; None for the end of the run.
+        stay: Whether to ask about every minute after the end of the run, without end, and to go on if it is extended.
         backoff: When to try again if the server cannot be reached; by default, once the client has enrolled, without
             end, at least every 30 s.
         terms: The helper's file ``terms.json``. With it, only masked updates leave the client; it declares no examples
@@ -76,7 +78,11 @@ def run_client(
                 identity = declare(connection, home, identity, _examples(made))
             participant.introduce()
             counted = done = 0
-            while (visits is None or done < visits) and not participant.finished:
+            while visits is None or done < visits:
+                if participant.finished:
+                    if not stay:
+                        break
+                    participant.stay()
                 identity = renew(connection, home, identity)
                 receipt = participant.take_turn(is_last=done + 1 == visits)
                 if receipt is not None:
@@ -96,6 +102,7 @@ def run(
     name: str | None = None,
     ca: Path | str | None = None,
     visits: int | None = None,
+    stay: bool = False,
 ) -> int:
     """Take part in a run with one function, until the run is over.
 
@@ -117,6 +124,7 @@ def run(
         name=name,
         ca=None if ca is None else Path(ca),
         visits=visits,
+        stay=stay,
     )
 
 

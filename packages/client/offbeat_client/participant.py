@@ -23,6 +23,7 @@ from offbeat_core.http.service_errors import LONGEST_WAIT, ServiceError
 from offbeat_core.messages import CheckedIn, CheckInRequest, PrivacyMessage
 
 _WAIT_SECONDS = 20.0
+_STAY_SECONDS = 60.0  # between two questions whether a run that was over is extended
 # The server has read the update and will never accept it. Other refusals concern the client, or may pass.
 _FINAL_STATUSES = (400, 413, 422)
 
@@ -83,11 +84,17 @@ class Participant:
             pending = self._work(visit) if self._accepts(visit, check_in.visit.privacy) else None
             return None if pending is None else self._deliver(pending, ask_first=False, is_last=is_last)
         if not self.finished:
-            self._receipts.note_idle()
+            self._receipts.note_idle("no work now; the client keeps asking")
             # Clients that were sent away together should not come back together.
             seconds = min(check_in.retry_after_seconds or 0.0, LONGEST_WAIT)
             time.sleep(seconds + jitter(seconds / 2))
         return None
+
+    def stay(self) -> None:
+        """Wait for about a minute after the end of the run, which may be extended."""
+        self._receipts.note_idle("the run is over; the client stays, and asks every minute whether it is extended")
+        # Clients whose run ended at one moment should not ask at one moment.
+        time.sleep(_STAY_SECONDS / 2 + jitter(_STAY_SECONDS))
 
     def _check_in(self) -> CheckedIn:
         if self._next is not None and self._next.visit is not None:
@@ -203,11 +210,11 @@ class ReceiptLog:
 
     def __init__(self) -> None:
         self._answered = self._counted = 0
-        self._is_idle = False
+        self._idle = ""  # why there is no work, as logged
 
     def note_receipt(self, visit: int, delivery: Delivery) -> None:
         """Log what became of an update, and what comes next."""
-        self._is_idle = False
+        self._idle = ""
         self._answered += 1
         self._counted += delivery.counted
         outcome = "counted" if delivery.counted else "unused"
@@ -215,11 +222,11 @@ class ReceiptLog:
         total = f"{self._counted} of {self._answered} updates counted"
         _log.info("visit %d: %s%s; %s; next: %s", visit, outcome, staleness, total, _next(delivery.following))
 
-    def note_idle(self) -> None:
-        """Log that there is no work, once until the next receipt."""
-        if not self._is_idle:
-            _log.info("no work now; the client keeps asking")
-        self._is_idle = True
+    def note_idle(self, reason: str) -> None:
+        """Log why there is no work, once until the next receipt."""
+        if self._idle != reason:
+            _log.info("%s", reason)
+        self._idle = reason
 
 
 def _next(following: CheckedIn | None) -> str:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 )
 @click.option("--name", metavar="NAME", help="The client's name in lists and logs.")
 @click.option("--visits", metavar="N", type=click.IntRange(min=1), help="Stop after so many updates.")
+@click.option("--stay", is_flag=True, help="Stay after the end of the run, and go on if it is extended.")
 @click.option("--device", metavar="NAME", help="Where LocalSGD trains: auto, cpu, cuda, cuda:N or mps.")
 @click.option("--terms", metavar="FILE", type=PATH, help="terms.json of the helper: send masked updates only.")
 @click.option(
@@ -55,6 +56,7 @@ def join(
     folder: Path,
     name: str | None,
     visits: int | None,
+    stay: bool,
     device: str | None,
     terms: Path | None,
     privacy_key: Path | None,
@@ -75,8 +77,8 @@ def join(
         choose_device(device)  # before the first request
         make_client = _on_device(make_client, device)
     counted = run_client(
-        url, make_client, folder, enrolment_token=token, name=name, ca=ca, visits=visits, terms=terms,
-        privacy_key=privacy_key,
+        url, make_client, folder, enrolment_token=token, name=name, ca=ca, visits=visits, stay=stay,
+        terms=terms, privacy_key=privacy_key,
     )  # fmt: skip
     click.echo(f"Done: {counted} update{'' if counted == 1 else 's'} counted since this process started")
 
