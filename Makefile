@@ -67,8 +67,8 @@ types: .venv/installed-dev
 # CI and make test leave out what is marked as long.
 QUICK := -m "not long"
 
-# Four processes keep two processors busy, since many tests wait for other processes; tests/conftest.py has their order.
-PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
+# Six processes keep two processors busy, since many tests wait for other processes; tests/conftest.py has their order.
+PARALLEL := -n 6 --dist loadfile --no-loadscope-reorder
 UNIT := $(PARALLEL) --ignore=tests/docs tests
 unit: .venv/installed-dev
 	$(BIN)/pytest $(UNIT) $(if $(OFFBEAT_LONG),,$(QUICK))
