@@ -1,5 +1,6 @@
 """Settings and fixtures of all tests, also of studies/tests."""
 
+import gc
 import math
 import os
 import sys
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
 # As runs do; more threads than idle cores make these small models many times slower. Processes of tests inherit it.
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Nothing of what the collection of tests makes is garbage, and each look for some takes as long as there is much.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again."""
+    gc.freeze()
+    gc.enable()
+
 
 # A busy machine does not make a test fail; and in CI a commit passes or fails the same way each time.
 settings.register_profile(

@@ -33,6 +33,14 @@ def _free_port() -> int:
             return port
 
 
+def access_to(address: str) -> dict[str, str]:
+    """Return the variables of the environment with which a server uses a store that needs no signature."""
+    return {
+        "AWS_ENDPOINT_URL": address, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any",
+    }  # fmt: skip
+
+
 class ObjectStore:
     """A server in a folder, which is killed and started again; at the end of the context it is gone.
 

@@ -18,7 +18,7 @@ from tests import postgres
 from tests.e2e.links import Cut, Link, Links
 from tests.e2e.nginx import nginx
 from tests.e2e.server_process import Launcher, Server, free_port, until
-from tests.object_store import ObjectStore
+from tests.object_store import ObjectStore, access_to
 
 NAMES = ("one", "two", "three", "four")  # the first two may lead, the others are fronts
 SECTIONS = """
@@ -94,10 +94,7 @@ class Cluster:
             if number:  # the settings name the file of the model, which must be one for all
                 (folder / name / "own_model.py").unlink()
                 (folder / name / "own_model.py").symlink_to(folder / NAMES[0] / "own_model.py")
-            self._environments[process] = {
-                "AWS_ENDPOINT_URL": f"http://127.0.0.1:{to_store.port}", "AWS_ALLOW_HTTP": "true",
-                "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any",
-            }  # fmt: skip
+            self._environments[process] = access_to(f"http://127.0.0.1:{to_store.port}")
             self._to_leaders[process], self._to_log[process], self._to_store[process] = to_leaders, [to_log], [to_store]
             everybody.append(process)
         self.servers, self.fronts = everybody[:2], everybody[2:]

@@ -20,6 +20,7 @@ from tests.e2e.cluster import is_ready
 from tests.e2e.flapping import FEDAVG, FEDBUFF, Flapping, acknowledged, vector_of
 from tests.e2e.server_process import Launcher, Server, until
 from tests.e2e.undisturbed import Undisturbed
+from tests.object_store import access_to
 from tests.object_store import object_store as object_store
 from tests.postgres import postgres as postgres
 from tests.service.conftest import body_of
@@ -39,17 +40,6 @@ def database(postgres: str) -> Generator[str]:
     with engine.connect() as connection:
         connection.exec_driver_sql("DROP DATABASE run WITH (FORCE)")
     engine.dispose()
-
-
-@pytest.fixture
-def bucket(object_store: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The URL of a prefix in a bucket, with what opens it in the environment."""
-    for name, value in {
-        "AWS_ENDPOINT_URL": object_store, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any",
-    }.items():  # fmt: skip
-        monkeypatch.setenv(name, value)
-    return "s3://offbeat/runs"
 
 
 def rows_of(url: str) -> list[tuple[int, str, str, str, str | None]]:
@@ -118,14 +108,14 @@ def test_whichever_server_dies_or_sleeps_nothing_is_lost_or_counted_twice(
     seed = random.SystemRandom().randrange(2**32)
     print(f"random numbers from seed {seed}")
     numbers, stop, seconds = random.Random(seed), threading.Event(), list[float]()
-    blobs = f"file://{tmp_path}/blobs" if kind == "folder" else request.getfixturevalue("bucket")
+    blobs, environment = f"file://{tmp_path}/blobs", dict[str, str]()
+    if kind == "objects":
+        blobs, environment = "s3://offbeat/runs", access_to(request.getfixturevalue("object_store"))
     store = STORE.format(log=database, blobs=blobs)
     with ExitStack() as stack:
-        if kind == "objects":
-            launcher = stack.enter_context(Launcher())  # whose environment has the bucket's keys
         pair = Pair(stack, launcher, tmp_path, store, algorithm, length)
         for server in pair.servers:
-            server.start()
+            server.start(environment=environment)
         first = pair.leader()
         clients = [
             Flapping(pair.balancer.url, first.token("enrolment"), length, stop, numbers.randrange(2**32))
@@ -151,7 +141,7 @@ def test_whichever_server_dies_or_sleeps_nothing_is_lost_or_counted_twice(
                     assert "another server leads now" in leader.log.read_text()
                 else:
                     assert leader.wait() == signal.SIGKILL
-                leader.start()
+                leader.start(environment=environment)
             before = acknowledged(clients)
             until(lambda: acknowledged(clients) > before)
         finally:
