@@ -63,6 +63,7 @@ def test_fronts_end_with_a_leader_that_is_killed_or_stopped(launcher: Launcher, 
             for process in [*fronts, server.process]:
                 os.kill(process, signal.SIGINT)
             until(lambda: sum(map(exists, fronts)) == 1)
+            time.sleep(0.5)  # the leader looks for fronts that have ended, and must know why this one has
         assert server.wait() == 0
         log = server.log.read_text()
         assert "fronts_ended" not in log
