@@ -81,7 +81,11 @@ def built(digits: Dataset) -> Callable[[Experiment], Simulation]:
         ("algorithm = 'async_comm_sgd', step_sizes = { name = 'inverse_time' }, local = { mu = 3.0 }", "", "lr · mu"),
         ("algorithm = 'scaffold', cohort = 4, local = { optimizer = 'adamw' }", "", "SCAFFOLD's c_i .* optimizer out$"),
         ("algorithm = 'fednova', cohort = 4, local = { optimizer = 'adamw' }", "", "FedNova's a_i .* optimizer out$"),
-        ("algorithm = 'mifa', local = { lr_decay = { name = 'step', every = 9 } }", "", "MIFA .* leave lr_decay out$"),
+        (
+            "algorithm = 'mifa', local = { lr_decay = { name = 'step', every = 9 } }",
+            "",
+            "mifa averages .* leave lr_decay out$",
+        ),
     ],
 )
 def test_a_plan_that_cannot_be_made_or_sent_is_one_line(

@@ -61,7 +61,7 @@ def test_settings_that_a_server_cannot_run_are_one_line(
     [
         ("fednova", "local.optimizer=adamw", "FedNova's a_i are weights of SGD's gradients: leave optimizer out"),
         ("scaffold", "local.optimizer=adamw", "SCAFFOLD's c_i are means of plain gradients: leave .* optimizer out"),
-        ("fedlaavg", "local.lr_decay.name=inverse_square_root", "FedLaAvg averages .*: leave lr_decay out"),
+        ("fedlaavg", "local.lr_decay.name=inverse_square_root", "fedlaavg averages .*: leave lr_decay out"),
     ],
 )
 def test_a_plan_that_the_algorithm_refuses_is_one_line(
