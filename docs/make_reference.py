@@ -28,6 +28,7 @@ from offbeat.config.experiment_file import Experiment
 from offbeat.config.fronts_section import FrontsSection
 from offbeat.config.local_section import COMPRESSION_FACTORIES, LR_DECAY_FACTORIES
 from offbeat.config.server_file import ServiceSection
+from offbeat.config.webhook_section import WebhookSection
 from offbeat.service.store_settings import StoreSettings
 
 PAGE = Path(__file__).with_name("reference.md")
@@ -68,6 +69,7 @@ def reference() -> str:
     parts += ["## `[algorithms.LABEL]`", *_algorithms(kinds["AlgorithmTable"])]
     parts += ["## `[service]`", *_service(ServiceSection.model_json_schema())]
     parts += ["## `[store]`", *_store(StoreSettings.model_json_schema())]
+    parts += ["## `[webhook]`", *_webhook(WebhookSection.model_json_schema())]
     parts += ["## `[fronts]`", *_fronts(FrontsSection.model_json_schema())]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
@@ -208,6 +210,11 @@ def _store(section: Mapping[str, Any]) -> Iterator[str]:
         "Without it both are in `service.folder`."
     )
     yield _table(section, "store.")
+
+
+def _webhook(section: Mapping[str, Any]) -> Iterator[str]:
+    yield "Only in a server's file: [messages](concepts/operate.md#messages) about events of the run to a URL of yours."
+    yield _table(section, "webhook.")
 
 
 def _fronts(section: Mapping[str, Any]) -> Iterator[str]:

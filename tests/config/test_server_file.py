@@ -77,6 +77,18 @@ def test_the_service_gets_every_setting_of_the_file(tmp_path: Path) -> None:
     assert (settings.lease_seconds, settings.stop_versions, settings.evaluate_every) == (9.5, 11, 10)
 
 
+def test_a_webhook_may_change_when_the_server_restarts(tmp_path: Path) -> None:
+    path = tmp_path / "server.toml"
+    path.write_text(SERVER, encoding="utf-8")
+    without = load(path)
+    (tmp_path / "secret").write_bytes(b"0123456789abcdef")
+    path.write_text(f'{SERVER}[webhook]\nurl = "https://hooks.example/"\nsecret_file = "secret"\n', encoding="utf-8")
+    webhook = load(path).settings().webhook
+    assert webhook is not None
+    assert webhook.secret == b"0123456789abcdef"  # relative to the file
+    assert load(path).resolved() == without.resolved()
+
+
 def test_a_random_pattern_draws_by_the_services_seed(tmp_path: Path) -> None:
     path = tmp_path / "server.toml"
     algorithm = '"async_comm_sgd"\npattern = { name = "random", p = 0.3 }'

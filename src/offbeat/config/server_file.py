@@ -29,6 +29,7 @@ from offbeat.config.model_sections import ModelSection
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.config.set_option import read_changed
 from offbeat.config.user_paths import UserPath
+from offbeat.config.webhook_section import WebhookSection
 from offbeat.early_stop import EarlyStop
 from offbeat.service.server_settings import FIXED, FrontsElsewhere, ServerSettings, ServiceSettings
 from offbeat.service.store_settings import StoreSettings
@@ -97,6 +98,8 @@ class ServerFile(Section):
     service: ServiceSection
     store: StoreSettings | None = None
     """A log and large files that several servers share: one of them leads, the others stand by."""
+    webhook: WebhookSection | None = None
+    """Messages about the run to a URL of yours; none if it is left out."""
     fronts: FrontsSection | None = None
     """Servers on other machines that serve clients for the one that leads."""
     model: ModelSection
@@ -207,6 +210,7 @@ class ServerFile(Section):
         values: dict[str, Any] = {
             "folder": Path(self.service.folder),
             "store": self.store,
+            "webhook": self.webhook and self.webhook.settings(),
             "fronts": fronts and FrontsElsewhere(fronts.host, fronts.port, fronts.certificates),
             "service": self.service.model_copy(update={"max_update_norm": limit}),
             "lease_seconds": self.server.lease_seconds,
@@ -230,7 +234,7 @@ class ServerFile(Section):
     def resolved(self) -> dict[str, Any]:
         """Return what must not change when the server restarts, with defaults."""
         table = self.model_dump(
-            exclude_none=True, exclude={"service", "store", "fronts", "algorithm", "evaluate"}, mode="json"
+            exclude_none=True, exclude={"service", "store", "webhook", "fronts", "algorithm", "evaluate"}, mode="json"
         )
         if self.privacy is not None:  # the helper's address may change
             table["privacy"] |= {"helper": self.privacy.helper is not None}

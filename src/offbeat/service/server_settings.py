@@ -16,6 +16,7 @@ from offbeat.early_stop import EarlyStop
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluationSettings
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.store_settings import StoreSettings
+from offbeat.service.webhook.webhook_settings import WebhookSettings
 
 _WAIT_SECONDS = 600.0  # for clients that evaluate, without leases
 
@@ -83,6 +84,7 @@ class ServerSettings:
     folder: Path
     service: ServiceSettings = field(default_factory=ServiceSettings)
     store: StoreSettings | None = None  # a log and blobs that several servers share; None: in the folder
+    webhook: WebhookSettings | None = None  # None: no messages
     certificates: Certificates | None = None  # for TLS; None for plain HTTP
     front_processes: int = 0  # that serve clients in place of the leader's own process, on its machine
     fronts: FrontsElsewhere | None = None  # None if there are none on other machines

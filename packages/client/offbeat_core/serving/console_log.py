@@ -51,6 +51,7 @@ def write_logs(level: str, file: Path | None = None) -> None:
         except OSError as error:
             raise OffbeatError(f"cannot write --log-file {file}: {error.strerror}: name another file") from None
         handler.setFormatter(_JsonLines())
+    handler.setLevel(level.upper())
     handler.handleError = lambda record: None  # a full disk; there is no other place to report it
     if level != "debug":
         handler.addFilter(Repeats())
@@ -62,7 +63,8 @@ def write_logs(level: str, file: Path | None = None) -> None:
 def logs_of_child(name: str) -> tuple[str, Path | None]:
     """Return the arguments of ``write_logs`` for a child, which has its own file."""
     files = [handler.baseFilename for handler in log.handlers if isinstance(handler, logging.FileHandler)]
-    return logging.getLevelName(log.level).lower(), Path(f"{files[0]}.{name}") if files else None
+    level = log.handlers[0].level if log.handlers else log.level
+    return logging.getLevelName(level).lower(), Path(f"{files[0]}.{name}") if files else None
 
 
 class Repeats(logging.Filter):

@@ -1,12 +1,14 @@
 """The line about the run's progress in the server's log, once a minute."""
 
 import asyncio
+import logging
 
 from offbeat_core.serving.console_log import event
 
 from offbeat.service.engine.engine import Engine
 
 _SECONDS = 60.0
+_LOW_BUDGET = 0.9  # of all participations, in a private run
 _MOST_SILENT = 20  # clients that a line names
 
 
@@ -16,6 +18,7 @@ class ProgressLog:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._last = self._counts()
+        self._is_budget_low = False  # which is logged once
 
     async def run(self) -> None:
         """Log every minute; never returns."""
@@ -37,8 +40,21 @@ class ProgressLog:
             **new,
             at_work=now["assigned"] - now["counted"] - now["unused"] - now["lost"],
             waiting=len(engine.waiting),
-            silent=silent or None,
         )
+        if silent:
+            event("clients_silent", clients=silent)
+        self._report_budget()
+
+    def _report_budget(self) -> None:
+        """Log that most of the sums in which clients may take part are spent."""
+        participation = self._engine.coordinator.participation
+        if participation is None or self._is_budget_low:
+            return
+        counts = participation.counts()
+        share = sum(counts) / (participation.limit * len(counts))
+        if share >= _LOW_BUDGET:
+            self._is_budget_low = True
+            event("budget_low", logging.WARNING, spent=round(share, 3))
 
     def _counts(self) -> dict[str, int]:
         statistics = self._engine.coordinator.statistics

@@ -108,7 +108,7 @@ async def serve(
             service = await _open_service(settings, engine)
             await _folder_token(store, service, "admin")
             token = await _folder_token(store, service, "enrolment")
-            async with _evaluating(settings, engine):
+            async with _sending_messages(settings, engine), _evaluating(settings, engine):
                 await _serve(settings, service, checkpoints, listener, limit, token, ready, end, stop)
         finally:
             await engine.close()
@@ -265,6 +265,24 @@ async def _evaluating(settings: ServerSettings, engine: Engine) -> AsyncGenerato
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _sending_messages(settings: ServerSettings, engine: Engine) -> AsyncGenerator[None]:
+    """Send messages about events within the context, if there is a webhook."""
+    if settings.webhook is None:
+        yield
+        return
+    from offbeat.service.webhook.webhook import Webhook  # with an HTTP client, which servers do without
+
+    webhook = Webhook(settings.webhook, str(engine.run.state.run_id))
+    with webhook.attached():
+        task = asyncio.create_task(webhook.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 @contextmanager

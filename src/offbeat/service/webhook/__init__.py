@@ -1,0 +1,1 @@
+"""Messages about a run to a URL of the operator's."""
