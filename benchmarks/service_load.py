@@ -110,19 +110,18 @@ class Offbeat:
         self._context = ssl.create_default_context(cafile=keep / "tls" / "ca.pem") if tls else None
         self._enrolment = (keep / "enrolment-token").read_text().strip()
         self.admin_token = (keep / "admin-token").read_text().strip()
-        self._await_fronts()
+        self._await_fronts(fronts)
         self._at_start = {"start_rss_mib": self._mib("VmHWM:"), "own_at_start_mib": self._mib("RssAnon:")}
         Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")  # VmHWM begins anew
         self._most_own_mib = self._at_start["own_at_start_mib"]
         self._stop = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
 
-    def _await_fronts(self) -> None:
+    def _await_fronts(self, number: int) -> None:
         """Wait until the fronts, which start once the server listens, have loaded."""
-        before = -1.0
-        while (used := self.front_seconds()) > before + 0.1:
-            before = used
-            time.sleep(1)
+        while len(list(self.store.glob("fronts/*/partial"))) < number:
+            time.sleep(0.1)
+        time.sleep(min(number, 2))
 
     def enrol(self) -> "Client":
         """Return a new client on a new line."""

@@ -161,32 +161,32 @@ async def _while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of ``work``; cancel it when the connection closes."""
     task = asyncio.current_task()
     assert task is not None
-    connection = _Connection(receive, task)
+    disconnect = _Disconnect(receive, task)
     try:
         return await work
     except asyncio.CancelledError:
-        if connection.is_closed and not task.uncancel():
+        if disconnect.has_come and not task.uncancel():
             raise ClientDisconnect from None
         raise
     finally:
-        connection.leave()
+        disconnect.ignore()
 
 
-class _Connection:
+class _Disconnect:
     """Cancels a task when its request's connection closes.
 
     Thousands of clients wait at once, and a task for each would take as much memory again.
     """
 
-    __slots__ = ("_message", "_receive", "_task", "is_closed")
+    __slots__ = ("_message", "_receive", "_task", "has_come")
 
     def __init__(self, receive: Receive, task: "asyncio.Task[Any]") -> None:
         self._receive = receive
         self._task: asyncio.Task[Any] | None = task
-        self.is_closed = False
+        self.has_come = False
         self._listen()
 
-    def leave(self) -> None:
+    def ignore(self) -> None:
         """Let the task go on whatever comes."""
         self._task = None
         self._message.cancel()
@@ -201,5 +201,5 @@ class _Connection:
         if message.result()["type"] != "http.disconnect":
             self._listen()
         else:
-            self.is_closed = True
+            self.has_come = True
             self._task.cancel()
