@@ -233,7 +233,7 @@ wheel: ## build the three wheels, install them into an empty environment, run a 
 	cd $(WHEEL) && $(IN_WHEEL) python -m pip install --quiet studies/*.whl
 	cd $(WHEEL) && $(IN_WHEEL) offbeat papers fedbuff/remarks --jobs 2 && $(IN_WHEEL) offbeat theory measure --seeds 20
 
-stranger: ## follow the tutorial from the wheel in an empty environment, and print how long each command takes
+stranger: ## follow the tutorial and a new server's README from the wheel in an empty environment, and print how long each step takes
 	$(PYTHON) tools/stranger.py
 
 # Nothing is installed: a resolver only looks whether each dependency has a wheel.

@@ -1,8 +1,9 @@
-"""The tutorial as a newcomer follows it, with the time that each command takes.
+"""The tutorial and the first server as a newcomer follows them, with the time that each step takes.
 
-``make stranger``, or ``python tools/stranger.py``: builds the wheels, installs them into an empty environment in
-``build/stranger``, and carries out docs/tutorial.md from top to bottom in an empty folder: it writes the files and runs
-the commands as they stand there. Runs go to MLflow, into a local database. It ends at the first command that fails.
+``make stranger``, or ``python tools/stranger.py [tutorial|service]``: builds the wheels, installs them into an empty
+environment in ``build/stranger``, and carries out docs/tutorial.md from top to bottom in an empty folder: it writes the
+files and runs the commands as they stand there. Runs go to MLflow, into a local database. Then it follows the README of
+a new folder of the template ``service``, as ``stranger_service`` says. It ends at the first command that fails.
 """
 
 import os
@@ -13,6 +14,8 @@ import sys
 import time
 import venv
 from pathlib import Path
+
+from stranger_service import Federation
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "stranger"
@@ -33,8 +36,8 @@ def timed(command: str, folder: Path, variables: dict[str, str]) -> float:
     return seconds
 
 
-def main() -> None:
-    """Follow the tutorial."""
+def install() -> tuple[dict[str, str], float]:
+    """Install the wheels; return the environment's variables, and the seconds that it took."""
     # Left where they are, setuptools would pack modules that are no longer there.
     for stale in (BUILD, ROOT / "build/lib", ROOT / "packages/client/build"):
         shutil.rmtree(stale, ignore_errors=True)
@@ -45,7 +48,11 @@ def main() -> None:
     variables |= {"PATH": path, "MLFLOW_TRACKING_URI": "sqlite:///mlflow.db"}
     timed(f"python -m pip wheel --quiet --no-deps --wheel-dir {BUILD} {ROOT} {ROOT}/packages/client", BUILD, variables)
     wheels = " ".join(wheel.name for wheel in BUILD.glob("*.whl"))
-    total = timed(f"python -m pip install --quiet {wheels}", BUILD, variables)
+    return variables, timed(f"python -m pip install --quiet {wheels}", BUILD, variables)
+
+
+def follow_tutorial(variables: dict[str, str], total: float) -> None:
+    """Follow the tutorial."""
     total += timed("python -m pip install --quiet mlflow", BUILD, variables)
     folder = BUILD
     for language, title, text in BLOCK.findall((ROOT / "docs/tutorial.md").read_text(encoding="utf-8")):
@@ -58,6 +65,22 @@ def main() -> None:
                 total += timed(command, folder, variables)
     report = folder / "runs/experiment/report.html"
     print(f"{total:7.1f} s  from the wheel to {report.relative_to(ROOT)} and MLflow")
+
+
+def follow_service(variables: dict[str, str], total: float) -> None:
+    """Follow the README of a server with three sites."""
+    total += timed("offbeat new trial --template service", BUILD, variables)
+    with Federation(BUILD / "trial", variables) as federation:
+        federation.follow()
+    print(f"{total + federation.seconds:7.1f} s  from the wheel to a restored server")
+
+
+def main() -> None:
+    """Follow both, or one of them."""
+    parts = {"tutorial": follow_tutorial, "service": follow_service}
+    variables, seconds = install()
+    for name in sys.argv[1:] or parts:
+        parts[name](variables, seconds)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ end. In between the page is opened, and the server and a site are killed and sta
 """
 
 import json
-import os
 import re
 import signal
 import ssl
@@ -165,16 +164,3 @@ class Federation:
             self._run(command)
         self._start_server()
         self._site_works(0)
-
-
-def main() -> None:
-    """Write the folder, and follow its README."""
-    folder = Path(sys.argv[1])
-    subprocess.run(["offbeat", "new", folder, "--template", "service"], check=True)
-    with Federation(folder, os.environ) as federation:
-        federation.follow()
-    print(f"{federation.seconds:7.1f} s  in all")
-
-
-if __name__ == "__main__":
-    main()

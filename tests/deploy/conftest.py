@@ -1,11 +1,11 @@
-"""Makes the modules of this folder importable."""
+"""Makes the modules of this folder and of ``tools/`` importable."""
 
 import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "tools")]
 
 
 @pytest.fixture

@@ -40,6 +40,14 @@ def image_files() -> list[Path]:
     return [path for pattern in patterns.split() for path in TEMPLATE.glob(pattern)]
 
 
+def write_programs(folder: Path) -> None:
+    """Put the images' programs into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, module in {"offbeat": "offbeat", "offbeat-helper": "offbeat_private.helper"}.items():
+        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {module} "$@"\n', encoding="utf-8")
+        (folder / name).chmod(0o755)
+
+
 class Processes:
     """The processes of the services without a profile; none outlives the context.
 
@@ -58,7 +66,7 @@ class Processes:
         self.volumes = self._folder / "volumes"
 
     def __enter__(self) -> Self:
-        self._write_programs()
+        write_programs(self._folder / "bin")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -143,12 +151,3 @@ class Processes:
             path.mkdir(parents=True, exist_ok=True)
             if not link.exists():
                 link.symlink_to(path)
-
-    def _write_programs(self) -> None:
-        """Put the images' programs into a folder."""
-        programs = self._folder / "bin"
-        programs.mkdir(parents=True, exist_ok=True)
-        calls = {"offbeat": "-m offbeat", "offbeat-helper": "-m offbeat_private.helper", "python": ""}
-        for name, module in calls.items():
-            (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n', encoding="utf-8")
-            (programs / name).chmod(0o755)

@@ -8,7 +8,7 @@ from processes import TEMPLATE, Processes
 
 from tests.service.http_client import until
 
-FEW = {"versions = 1000": "versions = 20"}
+FEW = {"versions = 50000": "versions = 20"}
 
 
 @pytest.mark.long

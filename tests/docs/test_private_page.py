@@ -67,8 +67,9 @@ def test_the_private_run_of_the_page(tmp_path, offbeat, run_main, launcher, monk
         served.stdout.readline()
         serving = start([*serve, "--set", "stop.versions=10"], "serving.txt")
         stack.callback(os.kill, serving, signal.SIGTERM)
-        until(lambda: printed("serving.txt").count("\n") >= 3)  # Listening, Certificate, Enrol clients
-        assert f" --terms {tmp_path / 'helper' / 'terms.json'} " in printed("serving.txt").splitlines()[2]
+        until(lambda: "\nLive page: " in printed("serving.txt"))
+        (join,) = re.findall("^Enrol clients: (.*)$", printed("serving.txt"), re.MULTILINE)
+        assert f" --terms {tmp_path / 'helper' / 'terms.json'} " in join
         clients = [start([part.replace("8443", port) for part in command], "clients.txt") for command in joins]
         for client in clients:
             assert until(lambda client=client: launcher.tell({"ended": client}), 300.0) == [0], printed("clients.txt")
