@@ -1,4 +1,4 @@
-"""The tutorial and the first server as a newcomer follows them, with the time that each step takes.
+"""The tutorial and a first server as a newcomer follows them, each step timed.
 
 ``make stranger``, or ``python tools/stranger.py [tutorial|service]``: builds the wheels, installs them into an empty
 environment in ``build/stranger``, and carries out docs/tutorial.md from top to bottom in an empty folder: it writes the
@@ -37,7 +37,7 @@ def timed(command: str, folder: Path, variables: dict[str, str]) -> float:
 
 
 def install() -> tuple[dict[str, str], float]:
-    """Install the wheels; return the environment's variables, and the seconds that it took."""
+    """Install the wheels; return the environment's variables and the seconds."""
     # Left where they are, setuptools would pack modules that are no longer there.
     for stale in (BUILD, ROOT / "build/lib", ROOT / "packages/client/build"):
         shutil.rmtree(stale, ignore_errors=True)
