@@ -1,8 +1,15 @@
-"""The end of a run by a metric of its evaluations."""
+"""The metric that ends a run, or decides which version is best."""
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class BestMetric(NamedTuple):
+    """The metric that decides which version is best."""
+
+    name: str  # among the values of an evaluation
+    lower_is_better: bool
 
 
 class EarlyStop:

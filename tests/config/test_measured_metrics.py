@@ -5,7 +5,7 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.experiment_sections import EarlyStopSection, EvaluateSection
-from offbeat.config.measured_metrics import client_columns, early_stop, lower_is_better, server_early_stop
+from offbeat.config.measured_metrics import best_metric, client_columns, early_stop, lower_is_better, server_early_stop
 from offbeat.early_stop import EarlyStop
 
 Load = Callable[..., Experiment]
@@ -141,6 +141,33 @@ class TestServer:
         for metric, lower in (("client_recall_p10", False), ("client_mae_worst", True)):
             stop = EarlyStopSection(target=0.5, metric=metric)
             assert ends(server_early_stop(stop, BY_CLIENTS, [], has_test_set=True), **{metric: 0.4}) is lower
+
+    @pytest.mark.parametrize(
+        ("name", "evaluate", "metrics", "lower"),
+        [
+            ("accuracy", EVALUATE, ["accuracy"], False),
+            ("loss", EVALUATE, ["accuracy"], True),
+            ("mae", EVALUATE, ["mae"], True),
+            ("client_mae_p90", BY_CLIENTS, [], True),
+            ("client_recall", BY_CLIENTS, [], False),
+            ("risk", EvaluateSection(every_versions=2, metrics=("my.py:risk",), better="lower"), ["my.py:risk"], True),
+        ],
+    )
+    def test_the_best_version_has_a_metric_with_a_direction(
+        self, name: str, evaluate: EvaluateSection, metrics: list[str], lower: bool
+    ) -> None:
+        assert best_metric(name, evaluate, metrics, has_test_set=True) == (name, lower)
+
+    def test_mistakes_about_the_best_version(self) -> None:
+        assert best_metric(None, None, [], has_test_set=True) is None
+        for name, evaluate, has_test_set, line in (
+            ("accuracy", None, True, r"^service.keep_best needs evaluations: set evaluate.every_versions$"),
+            ("acuracy", EVALUATE, True, r"^service.keep_best = 'acuracy': must be one of accuracy, loss$"),
+            ("client_f1", EVALUATE, True, r"^service.keep_best = 'client_f1': clients measure nothing: set evaluate"),
+            ("accuracy", BY_CLIENTS, False, r"^service.keep_best = 'accuracy': must be one of client_accuracy, client"),
+        ):
+            with pytest.raises(ValueError, match=line):
+                best_metric(name, evaluate, ["accuracy"], has_test_set=has_test_set)
 
     def test_mistakes(self) -> None:
         stop = EarlyStopSection(patience=3)

@@ -46,6 +46,7 @@ algorithm = "fedbuff"
         ),
         ('["accuracy"]', '["accuracy", "training_loss"]', "training_loss is for simulations"),
         ("clients = 4", "clients = 4\ncertificate = 'x.pem'", "service: set both certificate and key, or neither"),
+        ("clients = 4", "clients = 4\nkeep_best = 'f1'", "service.keep_best = 'f1': must be one of accuracy, loss"),
         ("[algorithm]", "[algorithm]\nlocal = { lr = 0.5 }", "algorithm.local: put it into \\[local\\]"),
         ('algorithm = "fedbuff"', "", "algorithm.algorithm is missing: name one"),
         ('"fedbuff"', '"fedbuf"', "algorithm: unknown algorithm 'fedbuf'"),
@@ -87,6 +88,16 @@ def test_a_webhook_may_change_when_the_server_restarts(tmp_path: Path) -> None:
     assert webhook is not None
     assert webhook.secret == b"0123456789abcdef"  # relative to the file
     assert load(path).resolved() == without.resolved()
+
+
+def test_the_best_versions_metric_may_change_between_starts(tmp_path: Path) -> None:
+    path = tmp_path / "server.toml"
+    path.write_text(SERVER, encoding="utf-8")
+    before = load(path)
+    assert before.settings().best_metric is None
+    path.write_text(SERVER.replace("clients = 4", 'clients = 4\nkeep_best = "loss"'), encoding="utf-8")
+    assert load(path).settings().best_metric == ("loss", True)
+    assert load(path).resolved() == before.resolved()
 
 
 def test_a_random_pattern_draws_by_the_services_seed(tmp_path: Path) -> None:

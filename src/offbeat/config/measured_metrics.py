@@ -6,7 +6,7 @@ from offbeat_core.errors import setting
 
 from offbeat.client_metrics import CLIENT, column, columns, metric_of
 from offbeat.config.experiment_sections import RESERVED, EarlyStopSection, EvaluateSection, Metric, metric_name
-from offbeat.early_stop import EarlyStop
+from offbeat.early_stop import BestMetric, EarlyStop
 from offbeat.training.objectives import METRICS
 from offbeat.training.trainer_names import TRAINING_LOSS
 
@@ -78,12 +78,34 @@ def server_early_stop(
     if evaluate is None:
         raise ValueError("stop.target and stop.patience need evaluations: set evaluate.every_versions")
     known = [*map(metric_name, metrics), _LOSS]
-    measured = known if has_test_set else []
+    return _early_stop(stop, evaluate, known, _measured(evaluate, known, stop.metric, has_test_set=has_test_set))
+
+
+def best_metric(
+    name: str | None, evaluate: EvaluateSection | None, metrics: Sequence[Metric], *, has_test_set: bool
+) -> BestMetric | None:
+    """Return the metric by which a server keeps the best version; None if it does not."""
+    if name is None:
+        return None
+    if evaluate is None:
+        raise ValueError("service.keep_best needs evaluations: set evaluate.every_versions")
+    known = [*map(metric_name, metrics), _LOSS]
+    measured = _measured(evaluate, known, name, has_test_set=has_test_set)
+    if name not in measured:
+        raise ValueError(f"service.keep_best = {name!r}: {_hint(name, evaluate, measured)}")
+    return BestMetric(name, metric_of(name) in lower_is_better(evaluate, [*known, *METRICS]))
+
+
+def _measured(
+    evaluate: EvaluateSection, metrics: Sequence[str], asked: str | None, *, has_test_set: bool
+) -> Sequence[str]:
+    """Return the values of a server's evaluations; clients may measure any they name."""
+    measured = list(metrics) if has_test_set else []
     if evaluate.on_clients is not None:
-        measured = [*measured, *(column(metric, "weighted") for metric in known)]
-        if stop.metric is not None and stop.metric.startswith(CLIENT):
-            measured.append(stop.metric)
-    return _early_stop(stop, evaluate, known, measured)
+        measured += [column(metric, "weighted") for metric in metrics]
+        if asked is not None and asked.startswith(CLIENT):
+            measured.append(asked)
+    return measured
 
 
 def _early_stop(

@@ -19,18 +19,19 @@ from offbeat.config.experiment_sections import (
     DataSection,
     EarlyStopSection,
     EvaluateSection,
+    Metric,
     ServerSection,
     metric_name,
 )
 from offbeat.config.fronts_section import FrontsSection
 from offbeat.config.local_section import LocalSection
-from offbeat.config.measured_metrics import check_not_private, lower_is_better, server_early_stop
+from offbeat.config.measured_metrics import best_metric, check_not_private, lower_is_better, server_early_stop
 from offbeat.config.model_sections import ModelSection
 from offbeat.config.privacy_section import PrivacySection
 from offbeat.config.set_option import read_changed
 from offbeat.config.user_paths import UserPath
 from offbeat.config.webhook_section import WebhookSection
-from offbeat.early_stop import EarlyStop
+from offbeat.early_stop import BestMetric, EarlyStop
 from offbeat.service.server_settings import FIXED, FrontsElsewhere, ServerSettings, ServiceSettings
 from offbeat.service.store_settings import StoreSettings
 from offbeat.training.objectives import METRICS
@@ -52,6 +53,9 @@ class ServiceSection(ServiceSettings):
     """Its private key, PEM."""
     initial_model: Annotated[UserPath | None, FIXED] = None
     """A model that `offbeat server export` wrote: this run begins from it."""
+    keep_best: str | None = None
+    """The metric of [evaluate] by which the best evaluated version is kept beside the newest: one on the test set, or
+    one over clients such as client_accuracy. `offbeat server export --best` copies it."""
     helper_terms: UserPath | None = None
     """The helper's terms.json, for masked updates: privacy.helper."""
     helper_token_file: UserPath | None = None
@@ -192,15 +196,22 @@ class ServerFile(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_early_stop(self) -> "ServerFile":
+    def _check_metrics(self) -> "ServerFile":
         self._early_stop()
+        self._best_metric()
         return self
 
     def _early_stop(self) -> EarlyStop | None:
         if self.stop is None:
             return None
-        metrics = () if self.evaluate is None else metrics_of(self.evaluate, self.model)
-        return server_early_stop(self.stop, self.evaluate, metrics, has_test_set=self.data is not None)
+        return server_early_stop(self.stop, self.evaluate, self._metrics(), has_test_set=self.data is not None)
+
+    def _best_metric(self) -> BestMetric | None:
+        has_test_set = self.data is not None
+        return best_metric(self.service.keep_best, self.evaluate, self._metrics(), has_test_set=has_test_set)
+
+    def _metrics(self) -> Sequence[Metric]:
+        return () if self.evaluate is None else metrics_of(self.evaluate, self.model)
 
     def settings(self, **more: Any) -> ServerSettings:
         """Return the settings of the service that the file holds, and other fields."""
@@ -216,6 +227,7 @@ class ServerFile(Section):
             "lease_seconds": self.server.lease_seconds,
             "stop_versions": (self.stop and self.stop.versions) or math.inf,
             "early_stop": self._early_stop(),
+            "best_metric": self._best_metric(),
         }
         if self.evaluate is not None:
             metrics = [*METRICS, *map(metric_name, self.evaluate.metrics or ())]

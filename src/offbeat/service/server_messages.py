@@ -118,4 +118,5 @@ class Status(Answer):
     run_seconds: float
     evaluated: dict[str, Any] | None
     evaluated_by_clients: RoundSummary | None = None
+    best: dict[str, Any] | None = None
     privacy: PrivacyStatus | None = None

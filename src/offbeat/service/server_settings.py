@@ -12,7 +12,7 @@ from offbeat_core.serving.certificates import Certificates
 from offbeat_core.tables.section import Count, Positive, Section
 from pydantic import Field, field_validator
 
-from offbeat.early_stop import EarlyStop
+from offbeat.early_stop import BestMetric, EarlyStop
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluationSettings
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.store_settings import StoreSettings
@@ -93,6 +93,7 @@ class ServerSettings:
     burst: int = 200  # requests of a client at once
     lease_seconds: float | None = None  # how long the slot of a silent client is kept; None for no limit
     stop_versions: float = math.inf  # the run ends at this version
+    best_metric: BestMetric | None = None  # decides which evaluated version is kept beside the newest; None for none
     early_stop: EarlyStop | None = None  # the end by a metric, which has not seen any evaluation
     evaluate_every: int | None = None  # versions from one evaluation to the next; None for no evaluations
     evaluate_command: Sequence[str] = ()  # the program that evaluates versions; empty: not on the server

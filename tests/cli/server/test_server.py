@@ -27,6 +27,22 @@ def test_the_status_shows_the_evaluation_by_clients(offbeat: Command, monkeypatc
     assert offbeat("server", "status", "server")[1] == "version: 13\n"
 
 
+def test_the_status_names_the_best_version(offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    best = {"version": 40, "metric": "accuracy", "value": 0.85123, "sha256": "ab"}
+    for value, line in ((best, "best: version 40, accuracy 0.8512\n"), (None, "")):
+        monkeypatch.setattr(admin, "status", lambda *_, value=value: {"version": 50, "best": value})
+        assert offbeat("server", "status", "server")[1] == f"version: 50\n{line}"
+
+
+def test_the_best_version_is_exported_where_one_is_kept(offbeat: Command, tmp_path: Path) -> None:
+    with running(tmp_path / "one"):
+        pass
+    output = str(tmp_path / "model.safetensors")
+    code, _, errors = offbeat("server", "export", str(tmp_path / "one"), "--best", "--output", output)
+    assert (code, len(errors.splitlines())) == (2, 1)
+    assert "no best version is kept: set service.keep_best" in errors
+
+
 def test_a_clients_heads_verify_the_log_until_it_is_cut(offbeat: Command, tmp_path: Path) -> None:
     folder, home = tmp_path / "server", tmp_path / "client"
 

@@ -44,6 +44,8 @@ def status(server: ServerPlace) -> int:
 
     now = admin.status(*server)
     by_clients, privacy = now.pop("evaluated_by_clients", None), now.pop("privacy", None)
+    if (best := now.get("best")) is not None:
+        now["best"] = f"version {best['version']}, {best['metric']} {best['value']:.4g}"
     for key, value in now.items():
         for each in value if isinstance(value, list) else [value]:
             if each is not None:
@@ -106,11 +108,13 @@ def list_servers(folder: Path) -> None:
 @click.option(
     "--output", metavar="FILE", type=PATH, default=Path("model.safetensors"), show_default=True, help="The new file."
 )
-def export(server: ServerPlace, output: Path) -> None:
-    """Copy the newest model to a safetensors file."""
+@click.option("--best", is_flag=True, help="The version that service.keep_best keeps, in place of the newest.")
+def export(server: ServerPlace, output: Path, best: bool) -> None:
+    """Copy the newest model to a safetensors file, or the best one."""
     from offbeat.service.server import admin
 
-    click.echo(f"Version {admin.export_model(server.folder, output, server.store)}: {output}")
+    version = admin.export_model(server.folder, output, server.store, is_best=best)
+    click.echo(f"Version {version}: {output}")
 
 
 @server.command(epilog="\b\nExample:\n  offbeat server pause runs/service")

@@ -86,6 +86,7 @@ def start_facts(settings: ServerSettings) -> dict[str, Any]:
         "tls": settings.certificates is not None,
         "evaluate_every": settings.evaluate_every,
         "evaluate_on_clients": settings.evaluate_on_clients,
+        "keep_best": settings.best_metric and settings.best_metric.name,
     }
     return {
         "version": metadata.version("offbeat"),

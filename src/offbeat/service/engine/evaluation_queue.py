@@ -34,6 +34,7 @@ class EvaluationQueue:
 
     Attributes:
         last: The last result, also of an earlier server; None before the first.
+        waiting: The versions that are queued or being evaluated.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class EvaluationQueue:
         on_result: Callable[[int, dict[str, Any]], None],
     ) -> None:
         self.last: dict[str, Any] | None = None
+        self.waiting: set[int] = set()
         self._folder = folder
         self._models = models
         self._wait_until_durable = wait_until_durable
@@ -69,12 +71,14 @@ class EvaluationQueue:
         if self._queue.qsize() >= _MOST_WAITING:
             skipped, path = self._queue.get_nowait()
             path.unlink(missing_ok=True)
+            self.waiting.discard(skipped)
             event("evaluation_skipped", logging.WARNING, version=skipped)
         # A link, since the original may be deleted before the evaluation.
         path = self._folder / f".{version}{_SUFFIX}"
         with suppress(FileExistsError):
             self._models.link(version, path)
         self._queue.put_nowait((version, path))
+        self.waiting.add(version)
 
     async def run(self) -> None:
         """Evaluate versions, after a failure by a new process; never returns."""
@@ -100,6 +104,7 @@ class EvaluationQueue:
             return False
         finally:
             path.unlink(missing_ok=True)
+            self.waiting.discard(version)
         event("evaluated", **self.last)
         return True
 

@@ -11,6 +11,7 @@ from offbeat_core.serving.console_log import event
 
 from offbeat.coordinator import Coordinator
 from offbeat.early_stop import EarlyStop
+from offbeat.service.engine.best_keeper import BestKeeper
 from offbeat.service.live.run_history import RunHistory
 from offbeat.service.store.server_state import RunState
 
@@ -56,6 +57,7 @@ class LiveRun:
         history: The versions and evaluations so far; None for a new run.
 
     Attributes:
+        best: Keeps the best evaluated version; None if none is kept.
         alarm: Wakes the timer when something is due earlier than it expects.
     """
 
@@ -71,6 +73,7 @@ class LiveRun:
         history: RunHistory | None = None,
     ) -> None:
         self.coordinator = coordinator
+        self.best: BestKeeper | None = None
         self.alarm = Alarm()
         self.history = RunHistory() if history is None else history
         self.state = RunState() if state is None else state
@@ -117,6 +120,8 @@ class LiveRun:
     def note_evaluation(self, version: int, values: Mapping[str, Any]) -> None:
         """Take an evaluation of a version, which may end the run."""
         self.history.note_evaluation(version, values)
+        if self.best is not None:
+            self.best.note(version, values)
         if self._early_stop is not None:
             self._early_stop.note(version, values)
             self.alarm.ring()

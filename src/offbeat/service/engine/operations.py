@@ -147,6 +147,7 @@ class Operations:
             run_seconds=self.engine.run.now,
             evaluated=evaluations.last if evaluations else None,
             evaluated_by_clients=client_evaluations.last if client_evaluations else None,
+            best=self.engine.state.best,
             privacy=self.settings.privacy and privacy_status(self.settings.privacy, coordinator, self.engine.shares),
         )
 

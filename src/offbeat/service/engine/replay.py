@@ -1,5 +1,7 @@
 """A server's state that follows the log: at a start, and on a standby."""
 
+from typing import Any
+
 from offbeat_core.errors import OffbeatError
 from offbeat_core.files import delete_files
 from offbeat_private.masks.envelope import parse
@@ -8,7 +10,7 @@ from offbeat.coordinator import Coordinator
 from offbeat.service.engine.call_recorder import UpdateFiles
 from offbeat.service.engine.live_run import needed_versions
 from offbeat.service.engine.server_checkpoint import load_checkpoint
-from offbeat.service.log.log import COORDINATOR, Row
+from offbeat.service.log.log import BEST, COORDINATOR, Row
 from offbeat.service.store.call_records import UpdateFolder, call_of, vector_of
 from offbeat.service.store.model_files import Layout, ModelFiles
 from offbeat.service.store.shared_files import OWNER as CHECKPOINT
@@ -49,8 +51,9 @@ class Replay:
         self.files = UpdateFiles()
         self._folder = store.folder
         self._updates = UpdateFolder(store.folder / "updates", store.shared)
-        # A kill may have left other versions incomplete.
-        delete_files(self.models.forget(loaded.versions))
+        # A kill may have left other versions incomplete, but not the best one, which is on disk before its row.
+        best = store.log.newest_now(BEST)
+        delete_files(self.models.forget({*loaded.versions, *_version_of(best and best.values)}))
         self.models.discard_pending()
 
     def apply(self, row: Row) -> None:
@@ -79,7 +82,8 @@ class Replay:
 
     def _delete_covered(self, number: int) -> None:
         """Delete this server's files that another one's checkpoint covers."""
-        delete_files([*self.files.forget(number), *self.models.forget(needed_versions(self.coordinator))])
+        needed = needed_versions(self.coordinator) | _version_of(self.state.best)
+        delete_files([*self.files.forget(number), *self.models.forget(needed)])
 
     def _call(self, row: Row) -> None:
         algorithm, visits = self.coordinator.algorithm, self.coordinator.visits
@@ -105,3 +109,7 @@ class Replay:
             steps, reported = call.arguments["steps"], call.arguments["normaliser"]
             unit = norm_unit(algorithm.payload, assignment.plan, steps, reported)
             self.history.norms.add(client, norm_of(update) / unit)
+
+
+def _version_of(best: dict[str, Any] | None) -> set[int]:
+    return set() if best is None else {best["version"]}

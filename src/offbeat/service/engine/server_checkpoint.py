@@ -138,6 +138,8 @@ class CheckpointWriter:
         models = self._engine.models
         # The coordinator's newest version may have no file yet.
         kept = {max(models.versions())} | _needed_versions(self._engine) | versions | self._kept_versions
+        if self._engine.publisher.evaluations is not None:
+            kept |= self._engine.publisher.evaluations.waiting  # one of them may be the best
         self._kept_versions = versions
         return models.forget(kept)
 
@@ -146,10 +148,13 @@ class CheckpointWriter:
 
 
 def _needed_versions(engine: Engine) -> set[int]:
-    """Return the versions that visits or evaluations need, and the newest."""
-    evaluations = engine.client_evaluations
+    """Return the versions that visits or evaluations need, the newest and the best."""
+    evaluations, best = engine.client_evaluations, engine.state.best
     asked = set[int]() if evaluations is None else evaluations.needed_versions
-    return engine.run.needed_versions().union(asked, engine.publisher.due)
+    kept = set[int]() if best is None else {best["version"]}
+    if engine.run.best is not None and engine.run.best.candidate is not None:
+        kept.add(engine.run.best.candidate.version)
+    return engine.run.needed_versions().union(asked, engine.publisher.due, kept)
 
 
 class LoadedCheckpoint(NamedTuple):

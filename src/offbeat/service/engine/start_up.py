@@ -14,6 +14,7 @@ from offbeat_core.serving.console_log import event
 from offbeat.coordinator import Coordinator
 from offbeat.service.client_evaluation.client_evaluations import OWNER as EVALUATIONS
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluations, ClientEvaluationSettings
+from offbeat.service.engine.best_keeper import BestKeeper
 from offbeat.service.engine.engine import Engine
 from offbeat.service.engine.evaluation_queue import delete_links
 from offbeat.service.engine.live_run import LiveRun
@@ -88,6 +89,8 @@ async def open_engine(
         await lead_at_once(store.log, term, replay)
     coordinator.forget_presence()
     models, state = replay.models, replay.state
+    if store.shared is not None and state.best is not None:
+        await asyncio.to_thread(store.shared.download_model, state.best["version"], state.best["sha256"])
     run = LiveRun(
         coordinator,
         now=replay.now,
@@ -110,6 +113,8 @@ async def open_engine(
         unless_started.push_async_callback(engine.close)
         engine.calls.update_files = replay.files
         engine.shared, engine.life = store.shared, life
+        if settings.best_metric is not None:
+            run.best = BestKeeper(settings.best_metric, state, models, log_writer, store.disk, store.shared)
         _take_config(engine, store, config)
         clean_up(store.folder, replay.files, settings.front_processes)
         if settings.client_evaluation is not None:

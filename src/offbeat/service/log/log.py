@@ -17,6 +17,8 @@ COORDINATOR = "coordinator"
 """The owner of the coordinator's calls, which are most of the log."""
 RUN = "run"
 """The owner of what begins, configures, pauses or extends the run."""
+BEST = "best"
+"""The owner of the rows that name the version with the best value of a metric; each row replaces the one before."""
 TERM = "term"
 """The owner of the rows with which leaders begin; a row's name is the leader's own id."""
 

@@ -17,7 +17,7 @@ from offbeat_core.http.tls import CLOCKS, is_outside_its_dates
 from offbeat.service.log.log import RUN
 from offbeat.service.server import stopped_server
 from offbeat.service.server.addresses import trust
-from offbeat.service.store.database import RARE, numbers_of, opened
+from offbeat.service.store.database import RARE, best_version, numbers_of, opened
 from offbeat.service.store_settings import FILE as STORE
 from offbeat.service.store_settings import StoreSettings, noted_shared_store
 
@@ -194,21 +194,36 @@ def newest_model(folder: Path) -> Path:
     return folder / "models" / f"{max(versions)}.safetensors"
 
 
-def export_model(folder: Path, output: Path, store: StoreSettings | None = None) -> int:
-    """Write the parameters of a server's newest version to a file; return the version."""
+def best_model(folder: Path) -> Path:
+    """Return the file of the version that a server keeps as the best."""
+    try:
+        with opened(folder) as database:
+            best = best_version(database)
+    except (sqlite3.Error, ValueError) as error:
+        raise OffbeatError(f"cannot read {folder / 'offbeat.sqlite'}: {error}") from None
+    if best is None:
+        raise OffbeatError(stopped_server.NO_BEST)
+    return folder / "models" / f"{best['version']}.safetensors"
+
+
+def export_model(folder: Path, output: Path, store: StoreSettings | None = None, *, is_best: bool = False) -> int:
+    """Write the parameters of a server's newest or best version; return the version."""
     if store is not None:
         from offbeat.service.server import shared_server
         from offbeat.service.store.shared_store import opened_shared
 
-        with opened_shared(store) as opened_store, shared_server.newest_model(opened_store) as (version, model):
+        with (
+            opened_shared(store) as opened_store,
+            shared_server.stored_model(opened_store, is_best=is_best) as (version, model),
+        ):
             _export(model, output)
             return version
     while True:
-        model = newest_model(folder)
+        model = best_model(folder) if is_best else newest_model(folder)
         try:
             _export(model, output)
         except FileNotFoundError:  # a server that makes versions deletes old ones
-            if model.exists():
+            if model.exists() or (is_best and best_model(folder) == model):
                 raise
         else:
             return int(model.stem)

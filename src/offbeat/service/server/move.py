@@ -30,7 +30,7 @@ from offbeat.service.blobs.check_blobs import check
 from offbeat.service.blobs.open_blobs import open_blobs
 from offbeat.service.log import place
 from offbeat.service.log.copy_rows import copy_bodies, copy_rows
-from offbeat.service.log.log import Change, Row
+from offbeat.service.log.log import BEST, Change, Row
 from offbeat.service.log.open_log import open_log, sqlite_url
 from offbeat.service.log.show_life import show_life
 from offbeat.service.log.sql_log import SqlLog
@@ -111,7 +111,9 @@ async def _to_store(folder: Path, source: SqlLog, settings: StoreSettings, cache
         (folder / "partial").mkdir(0o700, exist_ok=True)
         await asyncio.to_thread(_copy_rows, source, target, number, mover.row.number)
         await _upload_updates(folder, source, files, number, mover.row.number)
-        models = {version: folder / "models" / f"{version}.safetensors" for version in _versions(folder, number)}
+        models = {
+            version: folder / "models" / f"{version}.safetensors" for version in _versions(folder, number, source)
+        }
         digests = {version: (path, await asyncio.to_thread(digest_of, path)) for version, path in models.items()}
         change = await files.upload_checkpoint(number, folder / "checkpoints" / f"{number}.safetensors", digests)
         assert target.place is not None
@@ -194,8 +196,11 @@ async def _upload_updates(folder: Path, source: SqlLog, files: SharedFiles, chec
         await files.upload(path, f"updates/{row.blob}")
 
 
-def _versions(folder: Path, number: int) -> list[int]:
-    return read_values(folder / "checkpoints" / f"{number}.safetensors")["versions"]
+def _versions(folder: Path, number: int, source: SqlLog) -> set[int]:
+    """Return the versions of the checkpoint, and the best one."""
+    best = source.newest_now(BEST)
+    versions = read_values(folder / "checkpoints" / f"{number}.safetensors")["versions"]
+    return {*versions, *([] if best is None else [best.values["version"]])}
 
 
 def _row(begun: Row, offset: int, change: Change) -> Row:

@@ -176,6 +176,8 @@ async def _serve(
         end.start(work)
     end.start(service.accounts.audit.flush_regularly())
     end.start(ProgressLog(engine).run())
+    if engine.run.best is not None:
+        end.start(engine.run.best.run())
     if opener is not None:
         end.start(opener.run())
     if settings.front_processes or settings.fronts is not None:

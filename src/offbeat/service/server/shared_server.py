@@ -11,11 +11,13 @@ from typing import Any
 from offbeat_core.errors import OffbeatError
 
 from offbeat.service.blobs.blobs import Blobs
+from offbeat.service.log.log import BEST
 from offbeat.service.log.place import OWNER as PLACE
 from offbeat.service.log.place import target_of
 from offbeat.service.log.signs_of_life import SeenServer
 from offbeat.service.log.tables import is_rare, log
 from offbeat.service.server import stopped_server
+from offbeat.service.store.shared_files import model_name
 from offbeat.service.store.shared_store import SharedStore, opened_shared
 from offbeat.service.store_settings import StoreSettings
 
@@ -71,8 +73,16 @@ def audit_rows(settings: StoreSettings) -> Iterator[tuple[str | None, str | None
 
 
 @contextmanager
-def newest_model(store: SharedStore) -> Generator[tuple[int, Path]]:
-    """Lend the newest version of the model in the blobs, and its file."""
+def stored_model(store: SharedStore, *, is_best: bool = False) -> Generator[tuple[int, Path]]:
+    """Lend the newest or the best version of the model in the blobs, and its file."""
+    if is_best:
+        best = store.log.newest_now(BEST)
+        if best is None:
+            raise OffbeatError(stopped_server.NO_BEST)
+        version, digest = best.values["version"], best.values["sha256"]
+        with store.file(model_name(version, digest), digest) as file:
+            yield version, file
+        return
     checkpoint = store.checkpoint()
     if checkpoint is None:
         raise OffbeatError(f"{store.settings.log} does not hold a checkpoint yet: wait until a server has started")

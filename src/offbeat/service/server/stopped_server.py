@@ -19,6 +19,8 @@ from offbeat.service.store.client_tally import listed_client
 from offbeat.service.store.database import COLUMNS, RARE, database_of, numbers_of, opened, rows_after
 from offbeat.service.store.server_state import ServerState
 
+NO_BEST = "no best version is kept: set service.keep_best to a metric of [evaluate], and wait for an evaluation"
+
 
 def check_stopped(folder: Path, problem: str) -> None:
     """Raise ``OffbeatError`` with ``problem`` if a server uses the folder."""
@@ -80,6 +82,7 @@ def progress(state: ServerState, now: float, version: int) -> dict[str, Any]:
         "unused": total.refused,
         "lost": total.lost,
         "mean_staleness": total.mean_staleness,
+        "best": state.best,
         "run_seconds": now,
     }
 

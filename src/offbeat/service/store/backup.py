@@ -8,7 +8,7 @@ from pathlib import Path
 from offbeat_core.errors import OffbeatError
 
 from offbeat.checkpoint_values import read_values
-from offbeat.service.store.database import database_of, numbers_of, opened
+from offbeat.service.store.database import best_version, database_of, numbers_of, opened
 
 _MAX_ATTEMPTS = 20
 _BLOCK_BYTES = 2**20
@@ -62,7 +62,9 @@ def _copy(folder: Path, target: Path) -> int:
         rows = copy.execute("SELECT blob FROM log WHERE number > ? AND blob IS NOT NULL", (number,))
         files = [Path("updates", name) for (name,) in rows]
         last = copy.execute("SELECT max(number) FROM log").fetchone()[0] or 0
-    files += [Path("models", f"{version}.safetensors") for version in read_values(target / checkpoint)["versions"]]
+        best = best_version(copy)
+    versions = {*read_values(target / checkpoint)["versions"], *([] if best is None else [best["version"]])}
+    files += [Path("models", f"{version}.safetensors") for version in versions]
     for file in files:
         _copy_file(folder / file, target / file)
     for file in ("admin-token", "enrolment-token"):

@@ -1,13 +1,15 @@
 """A server's database, read without the server."""
 
+import json
 import sqlite3
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from offbeat_core.errors import OffbeatError
 
-from offbeat.service.log.log import COORDINATOR, Row
+from offbeat.service.log.log import BEST, COORDINATOR, Row
 
 FORM = 4
 """The form of the tables and of checkpoints. Raise it when one changes: a folder of another form is refused."""
@@ -48,6 +50,13 @@ def opened(folder: Path, *, is_fixed: bool = False) -> Generator[sqlite3.Connect
         elif "log" in tables:
             check_form(folder, 2)
         yield database
+
+
+def best_version(database: sqlite3.Connection) -> dict[str, Any] | None:
+    """Return the arguments of the row that names the best version; None without."""
+    query = f"SELECT arguments FROM log WHERE {RARE} AND owner = ? ORDER BY number DESC LIMIT 1"
+    row = database.execute(query, (BEST,)).fetchone()
+    return None if row is None else json.loads(row[0])
 
 
 def check_form(place: object, found: int) -> None:

@@ -62,6 +62,9 @@ class ServerState:
 
     Args:
         state: As ``state_dict`` returned it; None before the first row.
+
+    Attributes:
+        best: The best version, the metric's name and value, and the SHA-256 of the model's file; None if none is kept.
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
@@ -69,6 +72,7 @@ class ServerState:
         self.run = RunState(state["run"])
         self.registry = AccountRegistry(state["registry"])
         self.tally = ClientTally(state["tally"])
+        self.best: dict[str, Any] | None = state.get("best")
         self.audit_head = LogHead(*state["audit_head"])
 
     def state_dict(self) -> dict[str, Any]:
@@ -77,6 +81,7 @@ class ServerState:
             "run": self.run.state_dict(),
             "registry": self.registry.state_dict(),
             "tally": self.tally.state_dict(),
+            "best": self.best,
             "audit_head": (self.audit_head.number, self.audit_head.digest),
         }
 
@@ -95,6 +100,8 @@ class ServerState:
                 self.registry.apply(row.name, values)
             case log.RUN:
                 self.run.apply(row.name, values)
+            case log.BEST:
+                self.best = dict(values)
             case _:  # another part's, which reads its rows itself
                 pass
 

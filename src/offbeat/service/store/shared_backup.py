@@ -12,10 +12,11 @@ from offbeat_core.files import sync_file, sync_folder
 
 from offbeat.service.blobs.blobs import NoSuchBlobError
 from offbeat.service.log.copy_rows import copy_bodies, copy_rows, last_number, snapshot
-from offbeat.service.log.log import LogUnavailableError
+from offbeat.service.log.log import BEST, LogUnavailableError, Row
 from offbeat.service.log.open_log import open_log, sqlite_url
 from offbeat.service.log.tables import given_run, is_rare, log
 from offbeat.service.store.shared_files import OWNER as CHECKPOINT
+from offbeat.service.store.shared_files import model_name
 from offbeat.service.store.shared_store import SharedStore, opened_shared
 from offbeat.service.store_settings import StoreSettings
 
@@ -54,13 +55,14 @@ def copy_to_folder(store: SharedStore, target: Path, last: int | None = None) ->
             with snapshot(source):
                 end = copy_rows(source, rows, run, last or last_number(source, run))
                 checkpoint = copy.newest_now(CHECKPOINT)
+                best = copy.newest_now(BEST)
                 if checkpoint is None:
                     raise OffbeatError(
                         f"{store.settings.log} does not hold a checkpoint yet: wait until a server has started"
                     )
                 copy_bodies(source, rows, run, checkpoint.values["number"], end)
             with suppress(NoSuchBlobError):
-                _copy_files(store, target, list(_files(rows, run, checkpoint.values)))
+                _copy_files(store, target, list(_files(rows, run, checkpoint.values, best)))
                 return end
     raise OffbeatError(
         f"{store.settings.blobs} changes faster than it can be copied: raise service.checkpoint_seconds for a while"
@@ -86,11 +88,16 @@ def _disk(target: Path) -> Generator[None]:
         raise OffbeatError(f"cannot write {target}: {error}: take a target on a disk with more space") from None
 
 
-def _files(rows: sa.Connection, run: str, checkpoint: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _files(
+    rows: sa.Connection, run: str, checkpoint: dict[str, Any], best: Row | None
+) -> Iterator[tuple[str, str, str]]:
     """Yield the name of each shared file, its SHA-256, and its path in a folder."""
     yield checkpoint["file"], checkpoint["sha256"], f"checkpoints/{checkpoint['number']}.safetensors"
     for version, (name, digest) in checkpoint["models"].items():
         yield name, digest, f"models/{version}.safetensors"
+    if best is not None:
+        version, digest = best.values["version"], best.values["sha256"]
+        yield model_name(version, digest), digest, f"models/{version}.safetensors"
     later = (log.c.run == run) & ~is_rare & (log.c.number > checkpoint["number"]) & log.c.blob.is_not(None)
     for name, digest in rows.execute(sa.select(log.c.blob, log.c.digest).where(later)):
         yield f"updates/{name}", digest, f"updates/{name}"

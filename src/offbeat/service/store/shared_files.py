@@ -131,6 +131,10 @@ class SharedFiles:
         await self.upload(path, values["file"])
         return Change(OWNER, "write", values)
 
+    def download_model(self, version: int, digest: str) -> None:
+        """Get a version into the server's folder; see ``download``."""
+        self.download(model_name(version, digest), digest, model_path(self._folder / "models", version))
+
     def download_checkpoint(self, values: Mapping[str, Any]) -> None:
         """Get the checkpoint of a row, and its models, into the server's folder."""
         for version, (name, digest) in values["models"].items():
