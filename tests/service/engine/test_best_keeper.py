@@ -30,10 +30,12 @@ from tests.service.conftest import Peer, Served, running
 from tests.service.http_client import ONES, until
 
 ACCURACY = BestMetric("accuracy", lower_is_better=False)
-# It answers with the accuracy of the version in a path, in units of a tenth.
+# It answers with the accuracy of the version in a path, in units of a tenth, once there is a file.
 ANSWER = """
-import json, pathlib, sys
+import json, pathlib, sys, time
 for line in sys.stdin:
+    while not pathlib.Path(sys.argv[2]).exists():
+        time.sleep(0.02)
     version = pathlib.Path(line.strip()).name.split(".")[1]
     print(json.dumps({"accuracy": json.loads(sys.argv[1]).get(version, 0) / 10, "loss": 1.0}), flush=True)
 """
@@ -43,8 +45,8 @@ def make() -> FedBuff:
     return FedBuff(buffer_size=1, concurrency=1)
 
 
-def settings(tenths: Mapping[int, int], **more: Any) -> dict[str, Any]:
-    command = [sys.executable, "-c", ANSWER, json.dumps(tenths)]
+def settings(tenths: Mapping[int, int], go: Path = Path(), **more: Any) -> dict[str, Any]:
+    command = [sys.executable, "-c", ANSWER, json.dumps(tenths), str(go)]
     defaults = {"evaluate_every": 1, "evaluate_command": command, "best_metric": ACCURACY, "checkpoint_seconds": 1e6}
     return {**defaults, **more}
 
@@ -60,6 +62,17 @@ def work(server: Served, peer: Peer, versions: int) -> None:
         assert peer.send(visit, ONES)["counted"]
         version = server.service.status().version
         until(lambda version=version: (server.service.status().evaluated or {}).get("version") == version, 60)
+
+
+def work_ahead(server: Served, peer: Peer, go: Path, versions: int) -> None:
+    """Make versions, then a checkpoint that needs only the newest, and only then let them be evaluated."""
+    for _ in range(versions):
+        visit = peer.check_in()
+        assert visit is not None
+        assert peer.send(visit, ONES)["counted"]
+    server.checkpoint()
+    server.checkpoint()
+    go.touch()
 
 
 def best_of(where: Served | Path) -> tuple[int, float] | None:
@@ -113,16 +126,8 @@ def test_the_best_version_stays_through_restarts_kills_and_backups(tmp_path: Pat
 
 def test_a_version_is_kept_while_its_evaluation_takes_long(tmp_path: Path) -> None:
     go = tmp_path / "go"
-    slow = f"import pathlib, time\nwhile not pathlib.Path({str(go)!r}).exists(): time.sleep(0.02)\n{ANSWER}"
-    command = [sys.executable, "-c", slow, json.dumps({1: 3})]
-    with running(tmp_path / "one", make, **settings({}, evaluate_command=command)) as server:
-        peer = server.enrol()
-        for _ in range(3):
-            visit = peer.check_in()
-            assert visit is not None
-            assert peer.send(visit, ONES)["counted"]
-        assert is_kept(server, 1)
-        go.touch()
+    with running(tmp_path / "one", make, **settings({1: 3}, go)) as server:
+        work_ahead(server, server.enrol(), go, 3)
         until(lambda: best_of(server) == (1, 0.3), 60)
         back_up(server.folder, tmp_path / "copy")
         shutil.copytree(server.folder, tmp_path / "killed")  # behind a checkpoint that does not need the version
@@ -186,18 +191,19 @@ def test_the_best_version_moves_and_is_there_for_the_next_leader(
 ) -> None:
     monkeypatch.setattr(standby, "_SILENT_SECONDS", 0.5)
     one, output = tmp_path / "one", tmp_path / "model.safetensors"
-    with running(one, make, **FIRST) as server:
+    go, later = tmp_path / "go", tmp_path / "later"
+    with running(one, make, **settings({2: 9}, go)) as server:
         peer = server.enrol()
-        work(server, peer, 4)
-        until(lambda: best_of(server) == (2, 0.9))
+        work_ahead(server, peer, go, 4)
+        until(lambda: best_of(server) == (2, 0.9), 60)
         back_up(one, tmp_path / "killed")  # as if it had been killed: the row lies behind the checkpoint
     expected = exported(one, output)
     move_to_store(tmp_path / "killed", store)
-    with running(tmp_path / "two", make, store=store, **settings({5: 8, 6: 10})) as server:
+    with running(tmp_path / "two", make, store=store, **settings({5: 8, 6: 10}, later)) as server:
         assert best_of(server) == (2, 0.9)
         assert exported(tmp_path / "two", output, store) == expected
-        work(server, server.peer(peer.token), 2)
-        until(lambda: best_of(server) == (6, 1.0))
+        work_ahead(server, server.peer(peer.token), later, 4)
+        until(lambda: best_of(server) == (6, 1.0), 60)
         sixth = exported(tmp_path / "two", output, store)
         # As another server finds it once this one is dead: the row lies behind the checkpoint.
         back_up_shared(tmp_path / "two", store, tmp_path / "copy")
