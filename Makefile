@@ -7,7 +7,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check bytecode test test-long test-all test-studies test-algorithm lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages planted bench-service bench-viewers bench-privacy front-picture live-page docs axe reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
+.PHONY: help oldest run check bytecode test test-long test-all test-studies test-algorithm lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages planted bench-service bench-viewers bench-privacy front-picture live-page docs axe reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -245,6 +245,18 @@ pythons: ## resolve the dependencies for Pythons and systems on which Offbeat ha
 	    --output-file build/resolver/$$system-$$version.txt pyproject.toml; \
 	  echo "Python $$version on $$system: every dependency has a wheel"; \
 	done; done
+
+# The oldest versions that pyproject.toml allows of what Offbeat names itself; pip takes PyTorch, since uv would take
+# another build.
+OLDEST := build/oldest
+oldest: ## run quick tests with the oldest versions of the dependencies that pyproject.toml allows (half an hour; not in CI)
+	rm -rf $(OLDEST)
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --upgrade "pip>=25.1" uv
+	$(OLDEST)/bin/uv pip compile --quiet --no-header --no-annotate --resolution lowest-direct packages/client/pyproject.toml pyproject.toml \
+	  --extra sweep --extra cluster --extra blake3 | grep -E '^[a-z0-9.-]+==' | grep -vE '^(nvidia|triton)' > $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python -m pip install --quiet --no-compile --constraint $(OLDEST)/constraints.txt $(OFFBEAT) '.[sweep,cluster,blake3]' --group test
+	$(OLDEST)/bin/python -m pytest -n 3 -p no:cacheprovider -p no:anyio -W default $(addprefix tests/,algorithms config coordinator report runs statistics sweeps service/http service/log cli) $(QUICK)
 
 clean: ## remove .venv and caches; runs/ stays
 	rm -rf packages/client/build studies/build .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage build site *.egg-info */*.egg-info packages/*/*.egg-info

@@ -45,7 +45,7 @@ def _importance(values: Values, tried: Sequence[Any], ranks: NDArray[np.float64]
     total = float(differences @ differences)
     if parameters == 0 or left < 2 or total == 0:
         return None
-    rest = differences - columns @ np.linalg.lstsq(columns, differences)[0]
+    rest = differences - columns @ np.linalg.lstsq(columns, differences, rcond=None)[0]
     explained = 1 - float(rest @ rest) / total
     share = max(0.0, 1 - (1 - explained) * (len(ranks) - 1) / left)
     f = math.inf if explained >= 1 else explained / parameters / ((1 - explained) / left)
