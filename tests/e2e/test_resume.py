@@ -83,7 +83,7 @@ def all_gone(leader: int) -> bool:
     return wait_for(lambda: not group(leader))
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
+def wait_for(condition: Callable[[], bool], seconds: float = 120.0) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():

@@ -89,9 +89,7 @@ class Peer:
         return self.http.put(path, params=params, content=body[offset:], headers=headers)
 
     def send(self, visit: dict[str, Any], vector: torch.Tensor, **changes: Any) -> dict[str, Any]:
-        answer = self.put(visit, body_of(vector), **changes)
-        assert answer.status_code == 200, answer.text
-        return answer.json()["receipt"]
+        return _answer(lambda: self.put(visit, body_of(vector), **changes), 200).json()["receipt"]
 
 
 class Served:

@@ -41,6 +41,6 @@ def hash_of(token: str | None, kind: Kind) -> str:
 
 def unknown_token(token: str, kind: Kind) -> Refusal:
     """Return the refusal of a token that this server does not know."""
-    alike = [other for other, prefix in PREFIXES.items() if token.startswith(prefix)]
+    alike: list[Kind] = [other for other, prefix in PREFIXES.items() if token.startswith(prefix)]
     advice = _IF_UNKNOWN[alike[0] if alike else kind]
     return Refusal("unknown-token", f"this server does not know the token: {advice}", CHALLENGE)
