@@ -9,7 +9,7 @@ import pytest
 from offbeat.advice.advice import AFTERWARDS
 from offbeat_studies.benchmark.world import read_world
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/which-algorithm.md").read_text(encoding="utf-8")
 UNSEEN = ROOT / "studies/offbeat_studies/benchmark/unseen"
 
