@@ -30,7 +30,7 @@ class WebhookSection(Section):
     """Where messages go, as JSON by POST: `https://…`, or `http://…` where `internal` allows it."""
     secret_file: UserPath
     """A file of at least 16 random bytes, with which each message is signed."""
-    events: Annotated[tuple[EventName, ...], Field(strict=False, min_length=1)] = _USUAL
+    events: Annotated[tuple[EventName, ...], Field(strict=False)] = _USUAL
     """The events of the log that are sent."""
     internal: bool = False
     """Whether the URL may lead to an address inside, such as 127.0.0.1 or 10.0.0.5."""
@@ -49,6 +49,13 @@ class WebhookSection(Section):
             raise ValueError("the URL must not hold a password: the receiver knows messages by their signature")
         return url
 
+    @field_validator("events")
+    @classmethod
+    def _check_events(cls, events: tuple[EventName, ...]) -> tuple[EventName, ...]:
+        if not events:
+            raise ValueError("name at least one event, or leave [webhook] out")
+        return events
+
     @model_validator(mode="after")
     def _check_encryption(self) -> "WebhookSection":
         if not self.internal and urlsplit(self.url).scheme != "https":
@@ -60,7 +67,10 @@ class WebhookSection(Section):
         try:
             secret = Path(self.secret_file).read_bytes().strip()
         except OSError as error:
-            raise OffbeatError(f"cannot read webhook.secret_file {self.secret_file}: {error.strerror}") from None
+            raise OffbeatError(
+                f"cannot read webhook.secret_file {self.secret_file}: {error.strerror}; to make one: "
+                f"openssl rand -hex 32 > {self.secret_file}"
+            ) from None
         if len(secret) < _LEAST_SECRET:
             raise OffbeatError(
                 f"webhook.secret_file {self.secret_file} has {len(secret)} bytes, at least {_LEAST_SECRET} are needed: "

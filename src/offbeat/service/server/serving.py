@@ -10,11 +10,12 @@ checkpoint, close the log, release the folder.
 import asyncio
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from offbeat_core.errors import OffbeatError
 from offbeat_core.files import write_durably
@@ -261,12 +262,8 @@ async def _evaluating(settings: ServerSettings, engine: Engine) -> AsyncGenerato
         with suppress(OSError, Refusal):  # a full disk must not keep the server from its start
             await engine.publisher.publish()
             evaluations.add(newest)
-    task = asyncio.create_task(evaluations.run())
-    try:
+    async with _beside(evaluations.run()):
         yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 @asynccontextmanager
@@ -279,12 +276,19 @@ async def _sending_messages(settings: ServerSettings, engine: Engine) -> AsyncGe
 
     webhook = Webhook(settings.webhook, str(engine.run.state.run_id))
     with webhook.attached():
-        task = asyncio.create_task(webhook.run())
-        try:
+        async with _beside(webhook.run()):
             yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
+    """Do work that never ends beside what is done within the context."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 @contextmanager
