@@ -32,8 +32,8 @@ class TestHelp:
         commands = list(_commands(app, ()))
         assert ("server", "clients", "revoke") in [words for words, _ in commands]
         for words, command in commands:
-            code, out, _ = offbeat(*words, "-h")
-            assert code == 0
+            code, out, err = offbeat(*words, "-h")
+            assert (code, err) == (0, ""), words
             if not isinstance(command, click.Group):
                 assert f"offbeat {' '.join(words)}" in out.partition("Example")[2]
             assert not command.get_short_help_str(63).endswith("..."), words

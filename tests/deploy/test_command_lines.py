@@ -33,12 +33,12 @@ def check(command):
         assert program == "cp", program
 
 
-def _check_arguments(command, arguments):
-    with command.make_context(command.name, list(arguments)) as context:
+def _check_arguments(command, arguments, parent=None):
+    with command.make_context(command.name, list(arguments), parent) as context:
         if isinstance(command, click.Group):
             rest = [*context._protected_args, *context.args]
             _, inner, rest = command.resolve_command(context, rest)
-            _check_arguments(inner, rest)
+            _check_arguments(inner, rest, context)
 
 
 def unit(path):

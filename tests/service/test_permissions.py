@@ -5,11 +5,10 @@ import signal
 import stat
 
 import pytest
-from click.testing import CliRunner
 from offbeat_core.errors import OffbeatError
 
-from offbeat.cli.client import join as join_command
 from tests.e2e.server_process import Server, until
+from tests.offbeat_command import offbeat_output
 from tests.service.conftest import running
 
 CLIENT = """
@@ -56,8 +55,7 @@ def test_a_client_joins_with_the_file_of_a_token(tmp_path):
 
         def join(*options):
             common = ["--client", tmp_path / "client.py:make_client", "--folder", tmp_path / "client", "--visits", 1]
-            arguments = [str(argument) for argument in (server.url, *common, *options)]
-            return CliRunner().invoke(join_command, arguments, catch_exceptions=False).output
+            return offbeat_output("join", server.url, *common, *options)
 
         token = tmp_path / "server" / "enrolment-token"
         with pytest.raises(OffbeatError, match="not both"):

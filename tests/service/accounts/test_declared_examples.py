@@ -8,14 +8,13 @@ from functools import partial
 
 import pytest
 import torch
-from click.testing import CliRunner
 
 from offbeat.algorithms import AsyncCommSGD, FedLaAvg
 from offbeat.algorithms.components.schedules.patterns import round_robin
-from offbeat.cli.server import server as cli_server
 from offbeat.service.accounts.declared_examples import DeclaredExamples, within_share
 from offbeat.service.accounts.registry import Site
 from offbeat.service.store.backup import back_up
+from tests.offbeat_command import offbeat_output
 from tests.service.conftest import LENGTH, running
 from tests.service.http_client import kind_of, until
 
@@ -86,7 +85,7 @@ def test_a_run_waits_for_all_clients_and_weighs_them_by_their_examples(tmp_path)
         one, two = (server.enrol(examples=examples) for examples in EXAMPLES[:2])
         assert state_of(server) == "waits for 1 of 3 clients to enrol or declare examples\n"
         assert server.admin.http.get("/v1/status").json()["waits_for"] == "1 of 3 clients to enrol or declare examples"
-        shown = CliRunner().invoke(cli_server.status, [str(tmp_path / "server")]).output
+        shown = offbeat_output("server", "status", tmp_path / "server")
         assert "waits for: 1 of 3 clients to enrol or declare examples\n" in shown
         assert one.check_in() is None
         with ThreadPoolExecutor(2) as pool:

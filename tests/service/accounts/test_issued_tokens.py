@@ -4,20 +4,13 @@ import re
 import stat
 
 import pytest
-from click.testing import CliRunner
 from offbeat_core.errors import OffbeatError
 
-from offbeat.cli.server import tokens as cli_tokens
 from offbeat.service.accounts.issued_tokens import IN_FOLDER
 from offbeat.service.accounts.registry import Account
+from tests.offbeat_command import offbeat_output
 from tests.service.conftest import running
 from tests.service.http_client import kind_of
-
-
-def run(command, *arguments):
-    result = CliRunner().invoke(command, [str(argument) for argument in arguments], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def test_tokens_are_listed_without_the_tokens(folder, accounts):
@@ -59,26 +52,26 @@ def test_only_the_folders_other_tokens_of_the_kind_are_revoked(folder, accounts)
 
 def test_commands_make_tokens_in_files_of_their_owner_list_and_revoke_them(tmp_path):
     folder, one, two = tmp_path / "server", tmp_path / "one", tmp_path / "two"
-    make, options = (cli_tokens.make, folder), ("--uses", 1, "--name", "ward 3", "--output", one)
+    make, options = ("server", "tokens", "make", folder), ("--uses", 1, "--name", "ward 3", "--output", one)
     with running(folder) as server:
-        assert run(*make, "enrolment", *options) == f"{one}: a new enrolment token\n"
-        run(*make, "admin", "--hours", 1e-9, "--output", two)
+        assert offbeat_output(*make, "enrolment", *options) == f"{one}: a new enrolment token\n"
+        offbeat_output(*make, "admin", "--hours", 1e-9, "--output", two)
         assert stat.S_IMODE(one.stat().st_mode) == 0o600
         peer = server.peer(one.read_text().strip())
         assert peer.http.post("/v1/enrol", json={}).status_code == 201
         assert kind_of(server.peer(two.read_text().strip()).http.get("/v1/status"), 401) == "expired-token"
-        shown = run(cli_tokens.tokens, folder)
+        shown = offbeat_output("server", "tokens", "list", folder)
         assert re.search(r"^[0-9a-f]{12}: admin, expired$", shown, re.M)
         assert re.search(r"^[0-9a-f]{12}: admin, valid, in the server's folder$", shown, re.M)
         (ward,) = re.findall(r"^([0-9a-f]{12}): enrolment, used up, ward 3$", shown, re.M)
-        assert run(cli_tokens.revoke, folder, ward) == f"{ward}: revoked\n"
-        assert f"{ward}: enrolment, revoked, ward 3\n" in run(cli_tokens.tokens, folder)
+        assert offbeat_output("server", "tokens", "revoke", folder, ward) == f"{ward}: revoked\n"
+        assert f"{ward}: enrolment, revoked, ward 3\n" in offbeat_output("server", "tokens", "list", folder)
         with pytest.raises(OffbeatError, match=r"cannot write .*File exists"):
-            run(*make, "admin", "--output", one)
+            offbeat_output(*make, "admin", "--output", one)
         with pytest.raises(OffbeatError, match="--uses is for enrolment tokens"):
-            run(*make, "admin", "--uses", 1, "--output", tmp_path / "three")
+            offbeat_output(*make, "admin", "--uses", 1, "--output", tmp_path / "three")
     with pytest.raises(OffbeatError, match="does not answer"):
-        run(*make, "admin", "--output", tmp_path / "three")
+        offbeat_output(*make, "admin", "--output", tmp_path / "three")
     assert not (tmp_path / "three").exists()
 
 

@@ -4,13 +4,12 @@ import re
 
 import pytest
 import torch
-from click.testing import CliRunner
 
 from offbeat.algorithms import FedBuff
-from offbeat.cli.main import app
 from offbeat.coordinator import Coordinator
 from offbeat.coordinator.participation_limits import Participation
 from offbeat.service.engine.privacy_status import PrivacySettings, is_without_clients, privacy_status
+from tests.offbeat_command import offbeat_output
 from tests.service.conftest import LENGTH, PLAN, body_of, running
 
 # ε of σ = 5 and δ = 1e-5 for 1 and 10 participations, from Balle and Wang's Theorem 8, by another program.
@@ -31,7 +30,7 @@ def coordinator_of(*counts):
 
 
 def status_of(server):
-    return CliRunner().invoke(app, ["server", "status", str(server.folder)]).output
+    return offbeat_output("server", "status", server.folder)
 
 
 def test_epsilon_is_that_of_the_largest_and_the_median_count():

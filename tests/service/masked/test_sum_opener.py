@@ -8,14 +8,13 @@ from contextlib import closing
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from offbeat_core.errors import OffbeatError
 
-from offbeat.cli.main import app
 from offbeat.coordinator.sealed_sums import SealedSums
 from offbeat.service.engine.server_checkpoint import CheckpointWriter
 from offbeat.service.log.sql_log import SqlLog
 from offbeat.service.masked.helper_protocol import HelperRefusedError
+from tests.offbeat_command import offbeat_output
 from tests.service.conftest import LENGTH
 from tests.service.http_client import until
 from tests.service.masked.conftest import InProcessHelper, enrolled_helper, masked_server
@@ -121,7 +120,7 @@ def test_while_the_helper_is_away_clients_go_on_and_versions_wait(server):
     ready = server.served.admin.http.get("/readyz").raise_for_status()
     assert ready.text == "no new versions, since the helper cannot open sums: see offbeat server status\n"
     assert (server.status()["sums_waiting"], server.algorithm.version) == (2, 0)
-    printed = CliRunner().invoke(app, ["server", "status", str(server.served.folder)]).output
+    printed = offbeat_output("server", "status", server.served.folder)
     assert "helper: the helper cannot be reached\n" in printed
     assert "sums: 0 opened, 2 waiting, 0 discarded\n" in printed
     assert "epsilon: unbounded, without noise\n" in printed  # masks alone
@@ -185,7 +184,7 @@ def test_a_run_that_a_wrong_seed_has_left_without_clients_says_so(helper, tmp_pa
         until(lambda: waits_for() is not None)
         assert waits_for() == "a new run: no client may take part any more"
         assert "waits for a new run" in server.served.admin.http.get("/readyz").text
-        printed = CliRunner().invoke(app, ["server", "status", str(server.served.folder)]).output
+        printed = offbeat_output("server", "status", server.served.folder)
         assert "waits for: a new run: no client may take part any more\n" in printed
 
 

@@ -6,25 +6,18 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 import torch
-from click.testing import CliRunner
 from offbeat_core.errors import OffbeatError
 from offbeat_core.serving import certificates
 from safetensors.torch import load_file
 
 from offbeat.algorithms import SCAFFOLD
-from offbeat.cli.server import server as cli_server
 from offbeat.service.audit.verification import verify
 from offbeat.service.server import admin
 from offbeat.service.server.admin import clients, export_model, newest_model, revoke_client, revoke_token, runs, status
+from tests.offbeat_command import offbeat_output
 from tests.service.conftest import LENGTH, running
 
 DELTA = torch.arange(float(LENGTH))
-
-
-def run(command, *arguments):
-    result = CliRunner().invoke(command, [str(argument) for argument in arguments], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def test_the_status_and_the_list_show_the_progress_of_a_run(tmp_path):
@@ -37,8 +30,10 @@ def test_the_status_and_the_list_show_the_progress_of_a_run(tmp_path):
         (found,) = runs(tmp_path)
         assert (found.folder, found.algorithm, found.version, found.counted) == (folder, "fedbuff", 1, 3)
         assert found.listens
-        assert run(cli_server.list_servers, tmp_path) == f"{folder}: fedbuff, version 1, listens, 3 updates counted\n"
-        assert "version: 1\n" in run(cli_server.status, folder)
+        assert (
+            offbeat_output("server", "list", tmp_path) == f"{folder}: fedbuff, version 1, listens, 3 updates counted\n"
+        )
+        assert "version: 1\n" in offbeat_output("server", "status", folder)
         with pytest.raises(OffbeatError, match="there is no client 'client-3'"):
             revoke_client(folder, "client-3")
         with pytest.raises(OffbeatError, match="there is no token 'nothing'"):
@@ -126,7 +121,7 @@ def test_the_newest_model_is_exported_without_the_vector_that_goes_to_clients_be
         for _ in range(2):
             assert peer.send(peer.check_in(), DELTA)["counted"]
     output = tmp_path / "model.safetensors"
-    assert run(cli_server.export, tmp_path / "one", "--output", output) == f"Version 2: {output}\n"
+    assert offbeat_output("server", "export", tmp_path / "one", "--output", output) == f"Version 2: {output}\n"
     tensors = load_file(output)
     assert sorted(tensors) == ["bias", "weight"]
     assert torch.equal(torch.cat([tensors["weight"].view(-1), tensors["bias"]]), -2 * DELTA)
