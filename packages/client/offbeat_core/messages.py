@@ -21,6 +21,12 @@ Hex64 = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 AuditHead = Annotated[str, Field(pattern=r"^[0-9]{1,18}:[0-9a-f]{64}$")]
 """The number of entries of the server's audit log, and its last digest."""
 
+RunName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+"""The name of a run on a server of several runs, in its URLs and its folder."""
+
+MOST_RUNS = 1000
+"""The largest number of runs on one server."""
+
 MetricName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")]
 LARGEST_PROBE = 2**18
 """Bytes that a client uploads, at most, to measure its upload speed."""
@@ -70,6 +76,16 @@ class CheckInRequest(Request):
     wait_seconds: WaitSeconds = 0.0
 
 
+class WorkRequest(Request):
+    """A site's question where it has work, to a server of several runs.
+
+    ``without`` are runs for which it cannot work.
+    """
+
+    wait_seconds: WaitSeconds = 0.0
+    without: Annotated[tuple[RunName, ...], Field(max_length=MOST_RUNS)] = ()
+
+
 class EvaluationResult(Request):
     """A client's measurement of a version on its held-out examples."""
 
@@ -89,9 +105,24 @@ class NewToken(Answer):
 
 
 class Enrolled(NewToken):
-    """The client's number and token."""
+    """The client's number and token.
+
+    With ``has_runs`` the server has several runs: the client asks for work at ``/v1/work``.
+    """
 
     client: int
+    has_runs: bool = False
+
+
+class Work(Answer):
+    """The run with work for a site, and the site's client number there; or null.
+
+    The client checks in at ``/runs/RUN/v1/checkin`` then. ``finished`` says that all runs of the site are over.
+    """
+
+    run: RunName | None
+    client: int | None
+    finished: bool
 
 
 class CompressionMessage(Answer):
