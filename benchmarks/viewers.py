@@ -2,8 +2,7 @@
 
 ``make bench-viewers``, or ``python benchmarks/viewers.py [--quick]``. A pair is one measurement with ten viewers and
 one without, in turn first; the figures are medians over pairs, with a 95 % interval of the median and the range. A
-viewer reads the events, and asks for the list of sites every ten seconds, as the page does. There are two loads of
-updates of 31 kB:
+viewer asks for the page's data every two seconds, as the page does. There are two loads of updates of 31 kB:
 
 - paced: 64 updates a second, which the server can easily take. ``share_of_a_processor`` is what the viewers take.
 - saturated: 32 clients that each upload again at once. ``ratio`` is the processor time per update with viewers, divided
@@ -14,13 +13,12 @@ import argparse
 import hashlib
 import json
 import math
-import socket
 import statistics
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -33,40 +31,32 @@ PAIRS = 24
 SECONDS = 5.0  # of one measurement
 RATE = 64  # updates a second
 SATURATED_UPDATES = 1280  # of one measurement
-LIST_SECONDS = 10.0
+PAUSE_SECONDS = 2.0  # of a page
 
 
 class Viewer:
-    """An open page: a stream of events, and regular requests for the list of sites."""
+    """An open page."""
 
     def __init__(self, server: Offbeat) -> None:
-        self.events = 0
-        self._stream = server.connect()
-        self._lists = Client(server.connect(), server.admin_token)
-        head = f"GET /v1/admin/events HTTP/1.1\r\nHost: offbeat\r\nAuthorization: Bearer {server.admin_token}\r\n\r\n"
-        self._stream.sendall(head.encode())
+        self.answers = 0
+        self._client = Client(server.connect(), server.admin_token)
         self._stop = threading.Event()
-        self._threads = [threading.Thread(target=work) for work in (self._read, self._list)]
-        for thread in self._threads:
-            thread.start()
+        self._thread = threading.Thread(target=self._ask)
+        self._thread.start()
 
-    def _read(self) -> None:
-        with suppress(OSError):
-            while data := self._stream.recv(2**16):
-                self.events += data.count(b"\nid: ") + data.startswith(b"id: ")
-
-    def _list(self) -> None:
-        while not self._stop.wait(LIST_SECONDS):
-            self._lists.ask("GET", "/v1/admin/clients?limit=50")
+    def _ask(self) -> None:
+        since = ""
+        while True:
+            since = self._client.ask("GET", f"/v1/admin/live?since={since}")["id"]
+            self.answers += 1
+            if self._stop.wait(PAUSE_SECONDS):
+                return
 
     def close(self) -> None:
         """Leave the page."""
         self._stop.set()
-        self._stream.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join()
-        self._stream.close()
-        self._lists.line.close()
+        self._thread.join()
+        self._client.line.close()
 
 
 @contextmanager
@@ -101,7 +91,7 @@ class Bench:
         self._body = body_of(LENGTH)
         self._digest = {"sha256": hashlib.sha256(self._body).hexdigest()}
         self._clients = [server.enrol() for _ in range(CONNECTIONS)]
-        self.rates: list[float] = []  # events a second of a viewer
+        self.rates: list[float] = []  # answers a second of a viewer
 
     def pairs(
         self, work: Callable[[Client, memoryview, dict[str, str]], None], updates: int
@@ -122,12 +112,12 @@ class Bench:
 
     def _load(self, number: int, works: Sequence[Callable[[], None]], updates: int) -> Load:
         with viewers(self._server, number) as opened:
-            while not all(viewer.events for viewer in opened):  # the first one has the whole history
+            while not all(viewer.answers for viewer in opened):  # the first one has the whole history
                 time.sleep(0.05)
-            before, began = [viewer.events for viewer in opened], time.perf_counter()
+            before, began = [viewer.answers for viewer in opened], time.perf_counter()
             found = together(self._server, works, updates // CONNECTIONS)
             seconds = time.perf_counter() - began
-            self.rates.extend((viewer.events - seen) / seconds for viewer, seen in zip(opened, before, strict=True))
+            self.rates.extend((viewer.answers - seen) / seconds for viewer, seen in zip(opened, before, strict=True))
         return found
 
 
@@ -169,7 +159,7 @@ def main() -> None:
             row = {
                 "load": name,
                 "viewers": VIEWERS,
-                "events_a_second_and_viewer": round(statistics.median(bench.rates), 2),
+                "answers_a_second_and_viewer": round(statistics.median(bench.rates), 2),
                 "updates_a_second": round(statistics.median(plain.per_second for plain, _ in found)),
                 "processors": round(statistics.median(plain.server_cores for plain, _ in found), 2),
                 "microseconds_an_update": round(1e6 * statistics.median(seconds_of(plain) for plain, _ in found)),

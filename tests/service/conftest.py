@@ -104,7 +104,6 @@ class Served:
         self.front = listening.front
         self.fronts = listening.fronts
         self.checkpoints = listening.checkpoints
-        self.viewers = listening.viewers
         self.enrolment_token = listening.enrolment_token
         self.admin = Peer(self.url, (folder / "admin-token").read_text().strip())
         self._peers: list[Peer] = [self.admin]

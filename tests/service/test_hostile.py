@@ -91,7 +91,7 @@ def attacker_of(served: Served, client_token: str, seed: int) -> Attacker:
     assert len(routes) > 20
     # A stranger's token, a client's and an admin's; a new token would end the client's.
     routes = [route for route in routes if route[1] != "/v1/token"]
-    routes += [("GET", path) for path in ("/", "/live/{name}", "/v1/admin/events")]  # of the live page
+    routes += [("GET", path) for path in ("/", "/live/{name}", "/v1/admin/live")]  # of the live page
     admin = (served.folder / "admin-token").read_text().strip()
     return Attacker(routes, ["obc_" + "A" * 43, client_token, admin], random.Random(seed))
 

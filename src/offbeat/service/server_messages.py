@@ -96,8 +96,9 @@ class ClientPage(Answer):
 
 
 class Status(Answer):
-    """The progress of a run."""
+    """The progress of a run; ``problems`` are sentences on what needs a person."""
 
+    problems: list[str]
     algorithm: str
     version: int
     stop_versions: int | None

@@ -10,7 +10,6 @@ from offbeat.algorithms import FedAvg, FedBuff
 from offbeat.early_stop import EarlyStop
 from offbeat.service.live.live_state import live_state
 from offbeat.service.server import stopped_server
-from offbeat.service.server_settings import ServerSettings
 from tests.service.conftest import Peer, Served, running
 from tests.service.http_client import ONES, until
 
@@ -91,7 +90,7 @@ def test_no_client_is_at_work_in_a_finished_run(tmp_path: Path) -> None:
             (0, 1, False),
             (0, 1, False),
         ]
-        assert live_state(server.service, ServerSettings(folder=tmp_path))["visits"]["total"] == 0
+        assert live_state(server.service)["visits"]["total"] == 0
     assert stopped_server.clients(tmp_path / "server") == rows
 
 

@@ -25,7 +25,7 @@ def test_a_run_of_many_updates_is_a_few_lines(tmp_path: Path, caplog: pytest.Log
 
     with running(tmp_path / "server", make, stop_versions=10, lease_seconds=0.5) as server:
         engine = server.service.engine
-        progress = ProgressLog(engine)
+        progress = ProgressLog(engine, dict)
         peer, silent = server.enrol(), server.enrol()
         for _ in range(2):
             visit = peer.check_in()
@@ -64,7 +64,7 @@ def test_a_budget_that_is_nearly_spent_is_reported_once(tmp_path: Path, caplog: 
     caplog.set_level("INFO", "offbeat.service")
     with running(tmp_path / "server", make, clients=2, participation=Participation(2, limit=2)) as server:
         peers = [server.enrol() for _ in range(2)]
-        progress = ProgressLog(server.service.engine)
+        progress = ProgressLog(server.service.engine, dict)
         for spent in (0.5, 1.0, 1.0):
             for peer in peers:
                 if (visit := peer.check_in()) is not None:

@@ -94,7 +94,7 @@ ROUTES = [
     ("POST", "/v1/admin/resume"),
     ("POST", "/v1/admin/extend"),
     ("GET", "/v1/admin/model"),
-    ("GET", "/v1/admin/events"),
+    ("GET", "/v1/admin/live"),
 ]
 
 

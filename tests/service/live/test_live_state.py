@@ -5,15 +5,13 @@ import torch
 
 from offbeat.algorithms import FedAsync, FedAvg, FedBuff
 from offbeat.service.live.live_state import live_state, participation
-from offbeat.service.server_settings import ServerSettings
 from tests.algorithms.test_whole_contract import FedPlain
 from tests.service.conftest import running
 from tests.service.http_client import ONES
 
 
-def state_of(server, **settings):
-    state = live_state(server.service, ServerSettings(folder=server.folder, **settings))
-    return json.loads(json.dumps(state, allow_nan=False))
+def state_of(server):
+    return json.loads(json.dumps(live_state(server.service), allow_nan=False))
 
 
 def test_the_state_of_a_run(tmp_path):
@@ -24,7 +22,7 @@ def test_the_state_of_a_run(tmp_path):
         for peer in (first, second, first):
             peer.send(peer.check_in(), ONES)
         assert server.peer("oba_wrong").http.get("/v1/status").status_code == 401
-        state = state_of(server, lease_seconds=60.0)
+        state = state_of(server)
     status = {"algorithm": "fedbuff", "version": 1, "counted": 3, "enrolled": 3, "clients": 5, "assigned": 4}
     assert status.items() <= state["status"].items()
     assert (state["status"]["stop_versions"], state["lease_seconds"], state["allowed_staleness"]) == (9, 60.0, 4)
@@ -66,7 +64,7 @@ def test_the_age_of_a_lease_is_not_known_without_one_and_at_the_end_of_its_visit
     for seconds in ({"lease_seconds": None}, {"lease_seconds": 60.0, "max_visit_seconds": 40.0}):
         with running(tmp_path / str(seconds["lease_seconds"]), **seconds) as server:
             assert server.enrol().check_in()
-            (visit,) = state_of(server, lease_seconds=seconds["lease_seconds"])["visits"]["first"]
+            (visit,) = state_of(server)["visits"]["first"]
         assert visit["lease_from"] is None
 
 
@@ -76,7 +74,7 @@ def test_of_many_visits_those_are_shown_whose_leases_end_first(tmp_path):
         peers = [server.enrol() for _ in range(25)]
         visits = [peer.check_in() for peer in peers]
         assert all(visits)
-        shown = state_of(server, lease_seconds=60.0)["visits"]
+        shown = state_of(server)["visits"]
     assert shown["total"] == 25
     assert [visit["client"] for visit in shown["first"]] == list(range(20))
 

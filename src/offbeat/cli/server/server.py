@@ -43,6 +43,8 @@ def status(server: ServerPlace) -> int:
     from offbeat.service.server import admin
 
     now = admin.status(*server)
+    for problem in now.pop("problems", []):
+        click.echo(f"problem: {problem}")
     by_clients, privacy = now.pop("evaluated_by_clients", None), now.pop("privacy", None)
     if (best := now.get("best")) is not None:
         now["best"] = f"version {best['version']}, {best['metric']} {best['value']:.4g}"

@@ -8,6 +8,8 @@ from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.accounts.declared_examples import within_share
 from offbeat.service.engine.engine import Engine
 from offbeat.service.engine.privacy_status import is_without_clients, privacy_status
+from offbeat.service.engine.problems import problems
+from offbeat.service.engine.progress_log import ProgressLog
 from offbeat.service.engine.prometheus_metrics import Metrics
 from offbeat.service.engine.run_control import RunControl
 from offbeat.service.engine.visit_messages import VisitMessages
@@ -27,6 +29,7 @@ class Operations:
         self.engine = engine
         self.accounts = accounts
         self.metrics = Metrics()
+        self.progress = ProgressLog(engine, self.metrics.refusals_by_kind)
         self.is_ready = True
         self.control = RunControl(engine, accounts.audit)
         self.visits = VisitMessages(engine, settings)
@@ -125,15 +128,16 @@ class Operations:
         """Return the progress of the run."""
         coordinator, evaluations = self.engine.coordinator, self.engine.publisher.evaluations
         client_evaluations = self.engine.client_evaluations
-        statistics = coordinator.statistics
+        statistics, waits_for = coordinator.statistics, self.waits_for()
         return Status(
+            problems=problems(self.engine, self.accounts, self.settings, self.progress.hour, waits_for),
             algorithm=coordinator.algorithm.name,
             version=coordinator.algorithm.version,
             stop_versions=self.stop_versions,
             finished=self.engine.run.is_finished,
             paused=self.engine.run.is_paused,
             enrolled=len(self.accounts),
-            waits_for=self.waits_for(),
+            waits_for=waits_for,
             clients=coordinator.clients,
             waiting=len(self.engine.waiting),
             at_work=statistics.assigned - statistics.counted - statistics.unused - statistics.lost,

@@ -21,8 +21,7 @@ from offbeat.service.internal.questions import LARGEST_FRONT_WEIGHT, Forward
 from offbeat.service.refusal import Refusal
 
 _AT_ONCE = LARGEST_FRONT_WEIGHT // 4 // (Forward.least_weight + LARGEST_PROBE)
-_STREAM = "/v1/admin/events"
-_SECONDS = 10.0  # for a body to come, and for events to happen
+_SECONDS = 10.0  # for a body to come
 # Headers that end at the front.
 _OF_CONNECTION = {"connection", "content-length", "keep-alive", "transfer-encoding", "upgrade"}
 
@@ -32,8 +31,7 @@ class Forwarding:
 
     def __init__(self, leader: Asks) -> None:
         self._leader = leader
-        # What exceeds the connection's room waits here, and streams keep no enrolment waiting.
-        self._streams, self._others = asyncio.Semaphore(_AT_ONCE), asyncio.Semaphore(_AT_ONCE)
+        self._room = asyncio.Semaphore(_AT_ONCE)  # of the connection; what exceeds it waits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
@@ -50,7 +48,7 @@ class Forwarding:
         except ValidationError:
             raise Refusal("malformed-request", "the request's address or headers are too long") from None
         question.body = body
-        async with self._streams if scope["path"] == _STREAM else self._others:
+        async with self._room:
             answer = await self._leader.ask(question)
         response = Response(answer.body, answer.status)
         response.raw_headers += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
@@ -81,11 +79,7 @@ async def _read(receive: Receive) -> bytes:
 
 
 async def forwarded(app: ASGIApp, asked: Forward) -> Forwarded:
-    """Return an application's answer to a request that a front has passed on.
-
-    A stream of events ends with its first ones, or after some seconds without any: a browser asks for the next by
-    itself, from where the last answer ended.
-    """
+    """Return an application's answer to a request that a front has passed on."""
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in asked.headers]
     scope: Scope = {
         "type": "http",
@@ -103,10 +97,7 @@ async def forwarded(app: ASGIApp, asked: Forward) -> Forwarded:
         "extensions": {},
     }
     exchange = _Exchange(asked.body)
-    async with asyncio.TaskGroup() as tasks:
-        closing = tasks.create_task(exchange.close_after(_SECONDS))
-        await app(scope, exchange.receive, exchange.send)
-        closing.cancel()
+    await app(scope, exchange.receive, exchange.send)
     answer = Forwarded(status=exchange.status, headers=tuple(exchange.headers))
     answer.body = bytes(exchange.body)
     return answer
@@ -120,15 +111,13 @@ class _Exchange:
         self.headers: list[tuple[str, str]] = []
         self.body = bytearray()
         self._asked: bytes | None = body
-        self._is_stream = False
-        self._is_closed = asyncio.Event()
 
     async def receive(self) -> Message:
         if self._asked is not None:
             body, self._asked = self._asked, None
             return {"type": "http.request", "body": body, "more_body": False}
-        await self._is_closed.wait()
-        return {"type": "http.disconnect"}
+        await asyncio.Event().wait()  # the front does not leave before the answer
+        raise AssertionError
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -138,12 +127,5 @@ class _Exchange:
                 for name, value in message["headers"]
                 if name.lower() not in (b"content-length", b"connection")
             ]
-            self._is_stream = "text/event-stream" in dict(self.headers).get("content-type", "")
             return
         self.body += message.get("body", b"")
-        if self._is_stream and self.body:
-            self._is_closed.set()
-
-    async def close_after(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-        self._is_closed.set()

@@ -20,16 +20,15 @@ from offbeat.service.http.front_app import new_api
 from offbeat.service.http.live_routes import add_live_routes
 from offbeat.service.http.request_limits import BodyLimit, TokenLimit
 from offbeat.service.http.typed_routes import TypedRoutes
-from offbeat.service.live.viewers import Viewers
 
 
-def make_app(service: Operations, front: Front, connections: Connections, viewers: Viewers) -> ASGIApp:
+def make_app(service: Operations, front: Front, connections: Connections) -> ASGIApp:
     """Return the application of a server that leads, over these connections."""
     api = new_api(front, connections)
     api.state.service = service
     add_client_routes(api, service, front.uploads)
     add_admin_routes(api, service)
-    add_live_routes(api, service, viewers)
+    add_live_routes(api, service)
 
     @api.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response:

@@ -1,65 +1,24 @@
-"""The live page: its files, and the stream of events."""
+"""The live page: its files, and its data."""
 
-import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable
+from functools import partial
 from importlib import resources
-from typing import Any
+from typing import Annotated
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Query
 from fastapi.responses import Response
-from starlette.types import Receive, Scope, Send
 
 import offbeat.web
 from offbeat.service.engine.operations import Operations
+from offbeat.service.http.admin_routes import After
 from offbeat.service.http.authentication import Viewer
-from offbeat.service.http.request_parts import Text, bearer_token
-from offbeat.service.live.viewers import Viewers
+from offbeat.service.http.request_parts import Text
+from offbeat.service.live.live_state import live_state
+from offbeat.service.live.snapshots import Snapshots
 from offbeat.service.refusal import Refusal
 
-_SEND_SECONDS = 30.0  # a viewer that takes nothing for so long is gone
-
-
-class EventStream(Response):
-    """Sends events until the viewer leaves or the server stops."""
-
-    media_type = "text/event-stream"
-
-    def __init__(self, viewers: Viewers, last_id: str, may_view: Callable[[], bool], role: str) -> None:
-        # Proxies such as nginx would keep events back without the second header. The page shows what the role may do.
-        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no", "Offbeat-Role": role})
-        del self.headers["Content-Length"]
-        self._viewers = viewers
-        self._events = viewers.events(last_id, may_view)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events; ``busy`` if there are too many viewers."""
-        with self._viewers.place():
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            tasks: list[asyncio.Task[Any]] = [
-                asyncio.create_task(_send_all(self._events, send)),
-                asyncio.create_task(_until_disconnect(receive)),
-                asyncio.create_task(self._viewers.closed.wait()),
-            ]
-            try:
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.wait(tasks)
-
-
-async def _send_all(events: AsyncIterator[bytes], send: Send) -> None:
-    async for event in events:
-        async with asyncio.timeout(_SEND_SECONDS):
-            await send({"type": "http.response.body", "body": event, "more_body": True})
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-async def _until_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        continue
-
+_SITES = 50  # on a page
+Since = Annotated[str, Query(max_length=64)]
 
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _POLICY = (
@@ -108,9 +67,16 @@ def _type(name: str) -> str:
     return next((kind for suffix, kind in _TYPES.items() if name.endswith(suffix)), "")
 
 
-def add_live_routes(app: FastAPI, service: Operations, viewers: Viewers) -> None:
-    """Add the live page, which needs no token, and its events to an application."""
-    files = PageFiles()
+def add_live_routes(app: FastAPI, service: Operations) -> None:
+    """Add the live page, which needs no token, and its data to an application."""
+    files, engine = PageFiles(), service.engine
+    snapshots = Snapshots(
+        partial(live_state, service),
+        lambda after: service.clients(after, _SITES).model_dump_json(),
+        engine.run.history,
+        lambda: engine.run.now,
+        engine.log_writer.wait_until_durable,
+    )
 
     @app.get("/", include_in_schema=False)
     async def page(if_none_match: Text = None) -> Response:
@@ -122,8 +88,8 @@ def add_live_routes(app: FastAPI, service: Operations, viewers: Viewers) -> None
         """Return a file of the live page."""
         return files.answer(name, if_none_match)
 
-    @app.get("/v1/admin/events", include_in_schema=False)
-    async def events(request: Request, role: Viewer, last_event_id: Text = None) -> Response:
-        """Send the run's state as server-sent events."""
-        token = bearer_token(request.scope) or ""
-        return EventStream(viewers, last_event_id or "", lambda: service.accounts.is_valid(token, "viewer"), role)
+    @app.get("/v1/admin/live", include_in_schema=False)
+    async def live(role: Viewer, since: Since = "", after: After = None) -> Response:
+        """Return the run's state, sites behind ``after``, and the history since an answer."""
+        answer = await snapshots.answer(since, -1 if after is None else after, role=role)
+        return Response(answer, media_type="application/json", headers={"Cache-Control": "no-store"})

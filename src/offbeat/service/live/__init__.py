@@ -1,1 +1,1 @@
-"""The live page's data: the run's history, its current state, and the viewers."""
+"""The live page's data: the run's history, and its current state."""

@@ -10,7 +10,6 @@ import numpy as np
 from offbeat.algorithms.components import Algorithm
 from offbeat.coordinator import Assignment
 from offbeat.service.engine.operations import Operations
-from offbeat.service.server_settings import ServerSettings
 
 _MOST_POINTS = 64
 
@@ -36,20 +35,19 @@ def participation(counts: Sequence[int]) -> dict[str, Any]:
 _MOST_VISITS = 20
 
 
-def live_state(service: Operations, settings: ServerSettings) -> dict[str, Any]:
+def live_state(service: Operations) -> dict[str, Any]:
     """Return the state without the time, as plain values that are valid JSON."""
-    engine = service.engine
+    engine, lease_seconds = service.engine, service.settings.lease_seconds
     coordinator = engine.coordinator
     status = service.status().model_dump(mode="json", exclude={"run_seconds", "evaluated", "evaluated_by_clients"})
     return {
         "status": status,
         "run": engine.run.state.run_id,
-        "problem": engine.problem,
-        "lease_seconds": settings.lease_seconds,
+        "lease_seconds": lease_seconds,
         "allowed_staleness": coordinator.late_updates.max_staleness,
         "staleness": sorted(engine.run.history.staleness.items()),
         "buffer": _buffer(coordinator.algorithm),
-        "visits": _visits(service, settings.lease_seconds),
+        "visits": _visits(service, lease_seconds),
         "participation": participation(service.engine.tally.counted(len(service.accounts))),
         "refusals": service.metrics.refusals_by_kind(),
     }

@@ -35,15 +35,12 @@ from offbeat.service.engine.evaluation_queue import EvaluationQueue
 from offbeat.service.engine.leader import Leader
 from offbeat.service.engine.lease_timer import LeaseTimer
 from offbeat.service.engine.operations import Operations
-from offbeat.service.engine.progress_log import ProgressLog
 from offbeat.service.engine.server_checkpoint import CheckpointSchedule, CheckpointWriter
 from offbeat.service.engine.start_up import open_engine
 from offbeat.service.front.front import Front
 from offbeat.service.front.request_rate import RequestRate
 from offbeat.service.http.http_app import make_app
 from offbeat.service.internal.answers import DownloadPermission
-from offbeat.service.live.live_state import live_state
-from offbeat.service.live.viewers import Viewers
 from offbeat.service.log.log import LogUnavailableError
 from offbeat.service.masked.sum_opener import SumOpener
 from offbeat.service.refusal import Refusal
@@ -72,7 +69,6 @@ class Listening:
     front: Front  # in this process
     fronts: Fronts  # in others
     checkpoints: CheckpointWriter
-    viewers: Viewers  # of the live page
 
 
 async def serve(
@@ -144,12 +140,6 @@ async def _serve(
     url = f"{scheme}://{local_host(settings.service.host)}:{port}"
     public_url = f"{scheme}://{public_host(settings.service.host, settings.service.hosts)}:{port}"
     connections = Connections(port, min(settings.service.connections_per_address or limit // 4, limit))
-    viewers = Viewers(
-        partial(live_state, service, settings),
-        engine.run.history,
-        lambda: engine.run.now,
-        engine.log_writer.wait_until_durable,
-    )
     leader = Leader(service)
     front = Front(
         leader,
@@ -160,7 +150,7 @@ async def _serve(
         engine.shared,
         is_presigned=settings.store is not None and settings.store.presigned,
     )
-    app = make_app(service, front, connections, viewers)
+    app = make_app(service, front, connections)
     fronts = Fronts(service, leader, app, settings, listener)
     http = None if settings.front_processes else HttpServer(app, connections, listener, settings.certificates, limit)
     schedule = CheckpointSchedule(
@@ -173,10 +163,10 @@ async def _serve(
     if settings.privacy is not None and settings.privacy.helper is not None:
         opener = SumOpener(engine, settings.privacy.helper, settings.folder / "updates")
     serving = None if http is None else end.start(http.serve())
-    for work in (timer.run(), connections.keep_watch(), schedule.run(), viewers.produce(), stop.wait()):
+    for work in (timer.run(), connections.keep_watch(), schedule.run(), stop.wait()):
         end.start(work)
     end.start(service.accounts.audit.flush_regularly())
-    end.start(ProgressLog(engine).run())
+    end.start(service.progress.run())
     if engine.run.best is not None:
         end.start(engine.run.best.run())
     if opener is not None:
@@ -186,12 +176,11 @@ async def _serve(
     try:
         write_address(settings.folder, url, settings.certificates and settings.certificates.certificate)
         event("ready", url=public_url, version=engine.coordinator.algorithm.version)
-        ready(Listening(url, public_url, enrolment_token, service, front, fronts, checkpoints, viewers))
+        ready(Listening(url, public_url, enrolment_token, service, front, fronts, checkpoints))
         await end.wait()
     finally:
         service.is_ready = False
         engine.stop()
-        viewers.close()
         if http is not None and serving is not None:
             await http.close(serving, GRACE_SECONDS)
         await fronts.close()

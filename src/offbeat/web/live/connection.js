@@ -1,8 +1,6 @@
-// Requests with a token, and the stream of events, which reconnects.
+// Requests with a token, and the page's data again and again.
 
-const FIRST_PAUSE = 500, LAST_PAUSE = 10000;  // milliseconds
-const SILENCE = 40000;  // the server sends something every 15 seconds
-const HIDDEN = 30000;  // after which a hidden tab stops listening
+const PAUSE = 2000, PATIENCE = 15000;  // milliseconds
 
 export class RefusedError extends Error {
   constructor(status, text) {
@@ -27,8 +25,9 @@ export class Connection {
   }
 
   // Returns the answer; raises RefusedError with the server's message.
-  async ask(method, path, value) {
+  async ask(method, path, value, patience = null) {
     const options = {method};
+    if (patience !== null) options.signal = AbortSignal.any([this.ended.signal, AbortSignal.timeout(patience)]);
     if (value !== undefined) {
       options.body = JSON.stringify(value);
       options.headers = {"Content-Type": "application/json"};
@@ -45,65 +44,34 @@ export class Connection {
     return {name: name ? name[1] : "model.safetensors", blob: await answer.blob()};
   }
 
-  // Calls on.event(data) for each event, on.connected(role) and on.lost(seconds, problem); returns the
-  // RefusedError that ends it. The problem is the server's, or null if it does not answer. A stream
-  // that ends, as each one through a front, is not lost: only if there is no other.
+  // Asks for the page's data every two seconds, with the query that on.query() adds; calls on.data(data), and
+  // on.lost(problem) if there is none: the server's problem, or null if it does not answer. Returns the
+  // RefusedError that ends it.
   async follow(on) {
-    let pause = FIRST_PAUSE, last = "";
+    let last = "";
     while (!this.ended.signal.aborted) {
       await untilVisible();
-      const attempt = new AbortController();
-      const giveUp = () => attempt.abort();
-      this.ended.signal.addEventListener("abort", giveUp);
-      const stopWatching = onceHidden(giveUp);
-      let problem = null, hasEnded = false;
-      let silence = setTimeout(giveUp, SILENCE);
+      this.isDue = false;
       try {
-        const headers = {Accept: "text/event-stream", ...(last ? {"Last-Event-ID": last} : {})};
-        const answer = await this.request("v1/admin/events", {headers, signal: attempt.signal});
-        if (answer.status === 401 || answer.status === 403) return await refusal(answer);
-        if (!answer.ok) throw await refusal(answer);
-        on.connected(answer.headers.get("Offbeat-Role"));
-        pause = FIRST_PAUSE;
-        for await (const block of blocks(answer.body)) {
-          clearTimeout(silence);
-          silence = setTimeout(giveUp, SILENCE);
-          const {id, data} = parsed(block);
-          if (data === null) continue;
-          on.event(JSON.parse(data));
-          last = id ?? last;
-        }
-        hasEnded = true;
+        const data = await this.ask("GET", `v1/admin/live?since=${last}${on.query()}`, undefined, PATIENCE);
+        last = data.id;
+        on.data(data);
       } catch (error) {
-        if (error instanceof RefusedError) problem = error.message;
-        else if (!(error instanceof TypeError) && error.name !== "AbortError") throw error;
-      } finally {
-        clearTimeout(silence);
-        stopWatching();
-        this.ended.signal.removeEventListener("abort", giveUp);
+        if (this.ended.signal.aborted) break;
+        if (error.status === 401 || error.status === 403) return error;
+        if (!(error instanceof RefusedError || error instanceof TypeError || error.name === "TimeoutError")) throw error;
+        on.lost(error instanceof RefusedError ? error.message : null);
       }
-      if (this.ended.signal.aborted) break;
-      if (!hasEnded) on.lost(pause / 1000, problem);
-      await new Promise(done => setTimeout(done, pause * (0.8 + 0.4 * Math.random())));
-      pause = Math.min(2 * pause, LAST_PAUSE);
+      if (!this.isDue) await new Promise(done => { this.wake = done; setTimeout(done, PAUSE); });
     }
     return null;
   }
-}
 
-// A browser allows six connections to a server, so a hidden tab gives its own up.
-function onceHidden(act) {
-  let timer = null;
-  const look = () => {
-    clearTimeout(timer);
-    if (document.hidden) timer = setTimeout(act, HIDDEN);
-  };
-  document.addEventListener("visibilitychange", look);
-  look();
-  return () => {
-    clearTimeout(timer);
-    document.removeEventListener("visibilitychange", look);
-  };
+  // Asks for the data now.
+  refresh() {
+    this.isDue = true;
+    this.wake?.();
+  }
 }
 
 function untilVisible() {
@@ -124,30 +92,4 @@ async function refusal(answer) {
     text = (await answer.json()).detail ?? text;
   } catch { /* not the server's own answer */ }
   return new RefusedError(answer.status, text);
-}
-
-async function* blocks(body) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  try {
-    for (;;) {
-      const {done, value} = await reader.read();
-      if (done) return;
-      const parts = (rest + value).split("\n\n");
-      rest = parts.pop();
-      yield* parts;
-    }
-  } finally {
-    reader.cancel().catch(() => {});
-  }
-}
-
-function parsed(block) {
-  let id = null;
-  const data = [];
-  for (const line of block.split("\n")) {
-    if (line.startsWith("id: ")) id = line.slice(4);
-    if (line.startsWith("data: ")) data.push(line.slice(6));
-  }
-  return {id, data: data.length ? data.join("\n") : null};
 }

@@ -59,6 +59,10 @@ export function plain(value) {
   return Number(value.toPrecision(size >= 1000 ? 9 : 3)).toLocaleString("en");
 }
 
+export function siteName({client, name}) {
+  return name || `client ${client}`;
+}
+
 const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
 export function duration(seconds) {

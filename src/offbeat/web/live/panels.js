@@ -1,14 +1,13 @@
-// The panels that show the newest event.
+// The panels that show the newest data.
 
 import {Histogram, LineChart} from "./charts.js";
-import {byId, duration, element, fillRows, fillTexts, plain, unitOf, write} from "./dom.js";
+import {byId, duration, element, fillRows, fillTexts, plain, siteName, unitOf, write} from "./dom.js";
 
 const BARS = 24;
 
 export class Panels {
-  constructor(history, nameOf) {
+  constructor(history) {
     this.history = history;
-    this.nameOf = nameOf;
     this.quality = new LineChart(byId("quality"));
     this.versions = new LineChart(byId("versions"));
     this.participation = new LineChart(byId("participation"));
@@ -19,12 +18,11 @@ export class Panels {
 
   take({seconds, state, history}) {
     const hasChanged = this.history.take(history);
-    this.problem(state.problem);
-    if (!state.status) return;
     this.state = state;
     this.seconds = seconds;
     this.at = performance.now();
     byId("panels").hidden = false;
+    this.showProblems();
     this.showTiles();
     this.showStaleness();
     this.showParticipation();
@@ -35,9 +33,14 @@ export class Panels {
     this.showVersions();
   }
 
-  problem(text) {
-    byId("problem").hidden = !text;
-    write(byId("problem"), text ?? "");
+  showProblems() {
+    const {problems, finished, version, stop_versions: stop} = this.state.status, place = byId("problems");
+    const calm = finished ? `The run has ended.${version >= (stop ?? Infinity) ? " Extend it to continue." : ""}` : "Nothing needs attention.";
+    place.className = problems.length ? "notice bad" : "notice calm";
+    write(place.firstElementChild, problems.length ? "" : calm);
+    const list = place.lastElementChild;
+    while (list.children.length > problems.length) list.lastElementChild.remove();
+    problems.forEach((problem, row) => write(list.children[row] ?? list.appendChild(element("li")), problem));
   }
 
   showTiles() {
@@ -45,13 +48,6 @@ export class Panels {
     write(byId("title"), `Offbeat · ${status.algorithm}`);
     write(byId("about"), `Run ${this.state.run}, ${duration(this.seconds)} so far`);
     document.title = `${status.algorithm}, version ${plain(status.version)} · Offbeat`;
-    const notice = status.finished ? `The run has ended.${status.version >= (stop ?? Infinity) ? " Extend it to continue." : ""}`
-      : status.paused ? "The run is paused: clients finish their visits and get no new work."
-      : status.waits_for ? `The run waits for ${status.waits_for}.` : "";
-    const helper = status.finished ? null : status.privacy?.helper;
-    const stalled = helper && helper !== "ok" ? `There are no new versions, since sums cannot be opened: ${helper}` : "";
-    byId("notice").hidden = !(notice || stalled);
-    write(byId("notice"), notice || stalled);
     tiles([
       ["Version", plain(status.version), stop === null ? "" : `of ${plain(stop)}`],
       ["Counted updates", plain(status.counted), status.unused ? `${plain(status.unused)} unused` : ""],
@@ -59,7 +55,13 @@ export class Panels {
       ["Enrolled", plain(status.enrolled), `of ${plain(status.clients)}`],
       ["Lost visits", plain(status.lost), `of ${plain(status.assigned)}`],
       ["Mean staleness", plain(status.mean_staleness), `largest ${plain(status.max_staleness)}`],
+      ...status.best ? [this.best(status.best)] : [],
     ]);
+  }
+
+  best({metric, value, version}) {
+    const newest = this.history.series(metric, "version").at(-1);
+    return [`Best ${label(metric)}`, plain(value), `version ${plain(version)}${newest ? `; newest ${plain(newest.y)}` : ""}`];
   }
 
   showQuality() {
@@ -131,7 +133,7 @@ export class Panels {
     this.showVisits();
   }
 
-  // Runs between events too, since leases grow older.
+  // Runs every second, too, since leases grow older.
   showVisits() {
     const {visits, lease_seconds: lease} = this.state, now = this.seconds + (performance.now() - this.at) / 1000;
     const more = visits.total > visits.first.length ? `; the ${visits.first.length} whose leases end first` : "";
@@ -140,7 +142,7 @@ export class Panels {
     const make = row => row.append(element("th", {scope: "row"}), element("td", {class: "number"}),
       element("td", {class: "number"}), element("td", {class: "number"}), element("td", {}, element("meter", {min: 0, "aria-hidden": "true"}), element("span")));
     fillRows(byId("visits").tBodies[0], visits.first, one => `${one.client}-${one.visit}`, make, (row, one) => {
-      write(row.cells[0], this.nameOf(one.client, one.name));
+      write(row.cells[0], siteName(one));
       write(row.cells[1], plain(one.visit));
       write(row.cells[2], plain(one.staleness));
       write(row.cells[3], one.lease_from === null ? "–" : duration(Math.max(0, now - one.lease_from)));

@@ -12,7 +12,7 @@ export class RunActions {
     byId("download").onclick = () => this.download();
   }
 
-  take(state) {
+  take({state}) {
     this.state = state;
     write(byId("pause"), state.status.paused ? "Resume" : "Pause");
     byId("extend").hidden = state.status.stop_versions === null;

@@ -1,43 +1,28 @@
 // The table of sites, a page at a time, with the actions on each.
 
 import {question} from "./dialog.js";
-import {ago, byId, element, fillRows, plain, write} from "./dom.js";
+import {ago, byId, element, fillRows, plain, siteName, write} from "./dom.js";
 
-const PAGE = 50, REFRESH = 10000;  // milliseconds
+const PAGE = 50;  // as the server's
 
 export class Sites {
   constructor(connection, act) {
     this.connection = connection;
     this.act = act;
-    this.names = new Map();
     this.starts = [null];  // "after" of each page up to this one
     this.next = null;
-    byId("sites-before").onclick = () => { this.starts.pop(); this.load(); };
-    byId("sites-after").onclick = () => { this.starts.push(this.next); this.load(); };
-    this.timer = setInterval(() => document.hidden || this.load(), REFRESH);
-    this.load();
+    byId("sites-before").onclick = () => { this.starts.pop(); connection.refresh(); };
+    byId("sites-after").onclick = () => { this.starts.push(this.next); connection.refresh(); };
   }
 
-  end() {
-    clearInterval(this.timer);
-  }
-
-  nameOf(client, name) {
-    return name || this.names.get(client) || `client ${client}`;
-  }
-
-  async load() {
+  query() {
     const after = this.starts[this.starts.length - 1];
-    const query = `limit=${PAGE}${after === null ? "" : `&after=${after}`}`;
-    let found;
-    try {
-      found = await this.connection.ask("GET", `v1/admin/clients?${query}`);
-    } catch {
-      return;  // the stream of events says that the server does not answer
-    }
-    this.next = found.next;
-    for (const site of found.clients) this.names.set(site.client, site.name);
-    this.show(found);
+    return after === null ? "" : `&after=${after}`;
+  }
+
+  take({sites}) {
+    this.next = sites.next;
+    this.show(sites);
   }
 
   show({clients, total}) {
@@ -52,7 +37,7 @@ export class Sites {
     };
     fillRows(document.querySelector("#sites tbody"), clients, site => site.client, make, (row, site) => {
       row.site = site;
-      const isRevoked = site.revoked !== null, name = this.nameOf(site.client, site.name);
+      const isRevoked = site.revoked !== null, name = siteName(site);
       row.className = isRevoked ? "revoked" : "";
       write(row.cells[0].children[0], name);
       write(row.cells[0].children[1], site.name ? ` client ${site.client}` : "");
@@ -73,22 +58,20 @@ export class Sites {
 
   async rename(site) {
     const name = await question({
-      title: `Rename ${this.nameOf(site.client, site.name)}`, text: "The site keeps its number, its token and its counts.",
+      title: `Rename ${siteName(site)}`, text: "The site keeps its number, its token and its counts.",
       yes: "Rename", field: {label: "Name", value: site.name, attributes: {type: "text", maxlength: 100}},
     });
     if (name === null) return;
     await this.act(`v1/admin/clients/${site.client}/rename`, {name}, `Renamed to ${name}`);
-    await this.load();
   }
 
   async revoke(site) {
-    const name = this.nameOf(site.client, site.name);
+    const name = siteName(site);
     const yes = await question({
       title: `Revoke ${name}?`, text: "Its token is invalid and its visit lost at once. This cannot be undone; updates that " +
         "have counted stay in the model.", yes: "Revoke",
     });
     if (!yes) return;
     await this.act(`v1/clients/${site.client}`, undefined, `${name} is revoked`, "DELETE");
-    await this.load();
   }
 }

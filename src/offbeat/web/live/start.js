@@ -8,8 +8,8 @@ import {RunActions} from "./run.js";
 import {Sites} from "./sites.js";
 import {Tokens} from "./tokens.js";
 
-const KEY = "offbeat-token";
-let connection = null, parts = [], panels = null, sites = null;
+const KEY = `offbeat-token ${location.pathname}`;  // a host may have several servers
+let connection = null, parts = [], panels = null;
 
 // The address may end with #token=oba_…; this removes it from there.
 function givenToken() {
@@ -37,15 +37,14 @@ async function enter(token) {
   write(byId("sign-in-problem"), "");
   const mine = connection = new Connection(token);
   const refused = await mine.follow({
-    connected: role => {
-      if (!parts.length) begin(token, role);
+    query: () => parts.map(part => part.query?.() ?? "").join(""),
+    data: data => {
+      if (!parts.length) begin(token, data.role);
       connected(true, "Live");
+      panels.take(data);
+      for (const part of parts) part.take?.(data);
     },
-    event: message => {
-      panels.take(message);
-      if (message.state.status) parts[0].take(message.state);
-    },
-    lost: (seconds, problem) => connected(false, `${problem ?? "The server does not answer"}; trying again${seconds > 1 ? " every few seconds" : ""}`),
+    lost: problem => connected(false, `${problem ?? "The server does not answer"}; trying again every few seconds`),
   });
   if (refused && mine === connection) askForToken(refused.message);
 }
@@ -56,9 +55,8 @@ function begin(token, role) {
   byId("sign-in").hidden = true;
   byId("page").dataset.role = role;
   byId("page").hidden = false;
-  sites = new Sites(connection, act);
-  panels ??= new Panels(new History(), (client, name) => sites.nameOf(client, name));
-  parts = [new RunActions(connection, act), sites];
+  panels ??= new Panels(new History());
+  parts = [new RunActions(connection, act), new Sites(connection, act)];
   if (role === "admin") parts.push(new Tokens(connection, act));
 }
 
@@ -75,6 +73,7 @@ async function act(path, value, done, method = "POST") {
   try {
     const answer = await connection.ask(method, path, value);
     write(byId("done"), done);
+    connection.refresh();
     return answer ?? {};
   } catch (error) {
     write(byId("done"), error instanceof RefusedError ? `Refused: ${error.message}` : "The server does not answer");

@@ -25,7 +25,7 @@ export class Tokens {
     try {
       found = await this.connection.ask("GET", "v1/tokens");
     } catch {
-      return;  // the stream of events says that the server does not answer
+      return;  // the page says already that the server does not answer
     }
     const make = row => {
       row.append(element("th", {scope: "row"}, element("span", {class: "name"}), element("small", {class: "quiet"})));

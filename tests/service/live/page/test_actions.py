@@ -106,20 +106,20 @@ def test_the_run_is_paused_resumed_and_extended_also_after_its_end(page, served)
     peers = served.peers
     press(page, "Pause")
     done(page, "The run is paused")
-    eventually(lambda: page.find("#notice").text.startswith("The run is paused"))
+    eventually(lambda: page.find("#problems").text == "The run waits for an admin to resume it")
     assert served.admin.http.get("/v1/status").json()["paused"] is True
     assert peers[0].check_in() is None
     press(page, "Resume")
     done(page, "The run is resumed")
-    eventually(lambda: not page.find("#notice").is_displayed())
+    eventually(lambda: page.find("#problems").text == "Nothing needs attention.")
     for _ in range(8):
         for peer in peers:
             assert peer.send(peer.check_in(), ONES)["counted"]
-    eventually(lambda: page.find("#notice").text.startswith("The run has ended"))
+    eventually(lambda: page.find("#problems").text.startswith("The run has ended"))
     press(page, "Extend …")
     answer(page, "12")
     done(page, "The run ends at version 12")
-    eventually(lambda: not page.find("#notice").is_displayed())
+    eventually(lambda: page.find("#problems").text == "Nothing needs attention.")
     assert served.admin.http.get("/v1/status").json()["finished"] is False
     assert peers[0].check_in()
     eventually(lambda: "of 12" in page.find("#tiles").text)

@@ -6,7 +6,8 @@ import time
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from offbeat.service.live import viewers
+from offbeat.service.live.snapshots import Snapshots
+from offbeat.service.refusal import Refusal
 from tests.service.conftest import running
 from tests.service.live.page.conftest import cells, eventually, federation, sign_in, tile
 
@@ -97,10 +98,13 @@ def test_a_wrong_token_is_refused_and_forgotten(page, trained):
 
 
 @pytest.mark.long
-def test_a_page_that_gets_no_place_says_why(page, trained, monkeypatch):
-    monkeypatch.setattr(viewers, "MOST_VIEWERS", 0)
+def test_a_page_that_gets_no_data_says_why(page, trained, monkeypatch):
+    async def refused(*_, **__):
+        raise Refusal("no-space", "the disk is full")
+
+    monkeypatch.setattr(Snapshots, "answer", refused)
     page.visit(f"{trained.url}/#token={trained.admin.token}")
-    eventually(lambda: "live pages are open already" in page.find("#sign-in-problem").text)
+    eventually(lambda: "the disk is full" in page.find("#sign-in-problem").text)
     monkeypatch.undo()
     eventually(lambda: page.find("#connection").text == "Live")
     assert not page.find("#sign-in").is_displayed()
@@ -121,19 +125,6 @@ def test_a_page_that_stays_open_keeps_both_kinds_of_evaluations_and_the_beginnin
         assert 300 < len(versions) <= 4096
         assert max(second - first for first, second in itertools.pairwise([0, *versions])) <= 64
         assert versions[-1] == 20000
-
-
-@pytest.mark.long
-def test_before_the_first_state_it_shows_the_problem_and_no_empty_panels(page, trained):
-    page.visit(f"{trained.url}/")
-    page.run("""
-        return Promise.all([import("/live/history.js"), import("/live/panels.js")]).then(([{History}, {Panels}]) => {
-          document.getElementById("page").hidden = false;
-          const history = {whole: true, versions: [], evaluations: []};
-          new Panels(new History(), () => "").take({seconds: 1, state: {problem: "the disk is full"}, history});
-        });""")
-    assert page.find("#problem").text == "the disk is full"
-    assert not page.find("#versions").is_displayed()
 
 
 def test_it_draws_the_run(page, trained):
@@ -186,25 +177,19 @@ def test_the_name_of_a_target_is_to_the_right_of_the_axis(page, trained):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("helper", "finished", "text"),
-    [("it is down", False, "it is down"), ("ok", False, ""), ("it is down", True, "The run has ended.")],
-)
-def test_a_helper_that_does_not_answer_is_in_the_notice(page, trained, helper, finished, text):
+def test_problems_come_first_and_none_is_one_calm_line(page, trained):
     sign_in(page, trained.url, trained.admin.token)
-    shown = page.run(
-        """
-        const [helper, finished] = arguments;
-        return import("/live/panels.js").then(({Panels}) => {
-          const panels = new Panels({}, () => "");
-          const status = {stop_versions: null, finished, privacy: {helper}};
-          Object.assign(panels, {seconds: 1, state: {status, visits: {}}}).showTiles();
-          return document.querySelector("#notice").textContent;
-        });""",
-        helper,
-        finished,
-    )
-    assert shown.endswith(text) if text else shown == ""
+    assert page.find("#problems").text == "Nothing needs attention."
+    trained.service.engine.publisher.problem = "version 9 cannot be made"
+    try:
+        eventually(lambda: page.texts("#problems li"))
+        assert page.texts("#problems li") == trained.admin.http.get("/v1/status").json()["problems"]
+        assert page.texts("#problems li")[0].startswith("There is no new model (version 9")
+        assert page.find("#problems").location["y"] < page.find("#tiles").location["y"]
+        assert page.barriers() == []
+    finally:
+        trained.service.engine.publisher.problem = None
+    eventually(lambda: page.find("#problems").text == "Nothing needs attention.")
 
 
 @pytest.mark.long
@@ -222,15 +207,14 @@ def test_another_metric_over_versions(page, trained):
 
 
 @pytest.mark.long
-def test_a_page_that_was_left_holds_no_connection(page, trained):
-    eventually(lambda: len(trained.viewers) == 0)
-    for _ in range(7):  # more than a browser holds to one server
-        sign_in(page, trained.url, trained.admin.token)
-        page.driver.get("about:blank")
-    eventually(lambda: len(trained.viewers) == 0)
+def test_a_page_that_was_left_asks_for_nothing_and_goes_on_when_one_comes_back(page, trained):
+    sign_in(page, trained.url, trained.admin.token)
+    page.driver.get("about:blank")
+    page.requested()
+    time.sleep(3)
+    assert page.requested() == []
     page.driver.back()
     eventually(lambda: page.find("#connection").text == "Live")
-    assert len(trained.viewers) == 1
 
 
 @pytest.mark.long
@@ -267,7 +251,7 @@ def test_a_screen_reader_finds_names_and_is_not_flooded(page, trained):
     assert len(controls) > 20
     assert [found.get_attribute("outerHTML") for found in controls if not found.accessible_name] == []
     live = page.all("[aria-live]:not([aria-live=off]), [role=status], [role=alert]")
-    assert {found.get_attribute("id") for found in live} == {"connection", "done", "problem", "sign-in-problem"}
+    assert {found.get_attribute("id") for found in live} == {"connection", "done", "problems", "sign-in-problem"}
     assert all(header.get_attribute("scope") for header in page.all("th"))
     levels = [int(found.tag_name[1]) for found in page.all("main h1, main h2, main h3")]
     assert levels[0] == 1
