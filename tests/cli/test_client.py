@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from offbeat_client.client_folder.identity import ClientFolder
 from offbeat_client.client_folder.private_record import TrainedModels
+from offbeat_client.user_client import make_user_client
 from offbeat_core.errors import OffbeatError
 from offbeat_private.masks.signing_key import public_bytes
 
@@ -30,6 +31,12 @@ def test_only_the_built_in_client_moves_to_a_device():
     assert client_commands._on_device(lambda number: client, "cpu")(0) is client
     with pytest.raises(OffbeatError, match="--device is for clients that are LocalSGD: move a model of your own"):
         client_commands._on_device(lambda number: lambda model, visit: None, "cpu")(0)
+
+
+def test_a_client_on_a_device_is_made_from_the_runs_name() -> None:
+    client = LocalSGD(torch.nn.Linear(1, 1), torch.nn.functional.mse_loss, (torch.zeros(2, 1), torch.zeros(2, 1)))
+    made = client_commands._on_device(lambda number, run: {"wards": client}[run], "cpu")
+    assert make_user_client(made, 3, "wards").made is client
 
 
 @pytest.mark.parametrize("options", [{}, {"terms": "terms.json", "privacy-key": "key"}])

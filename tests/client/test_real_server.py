@@ -68,7 +68,7 @@ def test_a_run_comes_to_its_end(tmp_path, run, algorithm, options):
 
 
 def test_a_client_that_stays_goes_on_once_the_run_is_extended(tmp_path, run, monkeypatch, caplog):
-    monkeypatch.setattr("offbeat_client.participant._STAY_SECONDS", 0.1)
+    monkeypatch.setattr("offbeat_client.client_run._STAY_SECONDS", 0.1)
     caplog.set_level("INFO", "offbeat_client")
     options = {"model": FlatModel(nn.Linear(2, 2)).vector, "stop_versions": 2, "port": free_port()}
     make = lambda: FedBuff(buffer_size=1, concurrency=1)  # noqa: E731

@@ -14,6 +14,7 @@ from safetensors.torch import load
 from offbeat.client import Fitted, run_client
 from offbeat.client.torch_client import with_arrays
 from tests.offbeat_client.helper_facts import PRIVACY, TERMS, Helper, private_folder
+from tests.offbeat_client.many_runs import hosting
 
 VISIT = Visit(0, 0, 0, None, "delta", 3, 0, LocalPlan(1, 1, 0.1))
 
@@ -52,6 +53,18 @@ def test_a_client_of_tensors_sends_shares(server, quick, tmp_path, model):
     assert run_client(server.url, lambda client: fit, folder, **joined) == 1
     _, quantised = helper.open(server.announced[0], server.bodies[0])
     assert [round(number * TERMS.step, 2) for number in quantised] == [2.0] * 6
+
+
+def test_clients_of_several_runs_get_the_name_of_theirs(quick, tmp_path):
+    made = []
+
+    def make_client(client, run):
+        made.append((client, run))
+        return lambda model, visit: ({name: tensor + 1.0 for name, tensor in model.items()}, 7)
+
+    with hosting(tmp_path / "host", a={"stop_versions": 1}, b={"stop_versions": 1}) as host:
+        assert run_client(host.url, make_client, tmp_path / "me", enrolment_token="obe_1", backoff=quick) == 2
+    assert sorted(made) == [(0, "a"), (0, "b")]
 
 
 def test_models_and_offsets_are_not_copied(arrays):

@@ -1,24 +1,26 @@
 """A client's life: check in, download, train, upload, again and again."""
 
-from collections.abc import Callable
+import time
 from pathlib import Path
-from typing import Any, cast
 
 from offbeat_client.client_folder.identity import ClientFolder
 from offbeat_client.client_folder.outbox import Outbox
-from offbeat_client.http.connection import Backoff, Connection
+from offbeat_client.http.connection import Backoff, Connection, jitter
 from offbeat_client.http.enrolment import declare, identify, renew
 from offbeat_client.participant import Participant
 from offbeat_client.private_updates import private_updates
-from offbeat_client.visit import Client, Evaluate, Fit
+from offbeat_client.receipt_log import ReceiptLog
+from offbeat_client.server_runs import ServerRuns
+from offbeat_client.user_client import MakeClient, make_user_client
+from offbeat_client.visit import Client, Fit
 from offbeat_core.errors import OffbeatError
-from offbeat_core.number_checks import check_count
-from offbeat_core.user_code_errors import user_code
+
+_STAY_SECONDS = 60.0  # between two questions whether a run that was over is extended
 
 
 def run_client(
     url: str,
-    make_client: Callable[[int], Client | Fit],
+    make_client: MakeClient,
     folder: Path,
     *,
     enrolment_token: str | None = None,
@@ -32,16 +34,20 @@ def run_client(
 ) -> int:
     """Take part in a run until it is over; models are numpy arrays by parameter name.
 
-    The process may be killed at any time; the same call then resumes.
+    The process may be killed at any time; the same call then resumes. At a server of several runs the client takes part
+    in all that it is admitted to, one visit at a time. A run in which its code fails, or that refuses it for good, is
+    logged, and the others go on.
 
     Args:
-        url: The server's, such as ``https://host:8443``.
-        make_client: Makes the user's client, an object with ``fit`` or a function, from the client's number.
+        url: The server's, such as ``https://host:8443``, or that of one of its runs, ``https://host:8443/runs/NAME``.
+        make_client: Makes the user's client, an object with ``fit`` or a function, from the client's number. If it has
+            a second parameter, which is called ``run`` or has no default, it gets the run's name at a server of several
+            runs; the number is then another one in each.
         folder: The client's identity, its unacknowledged update and its memory; one for each client.
         enrolment_token: Needed as long as the folder holds no client.
         name: The client's name, for people.
         ca: A file with the certificates to trust; None for those of the system.
-        visits: After how many acknowledged updates to stop; None for the end of the run.
+        visits: After how many acknowledged updates, of all runs, to stop; None for the end of the run.
         stay: Whether to ask about every minute after the end of the run, without end, and to go on if it is extended.
         backoff: When to try again if the server cannot be reached; by default, once the client has enrolled, without
             end, at least every 30 s.
@@ -54,7 +60,7 @@ def run_client(
 
     Raises:
         OffbeatError: The server refuses the client or cannot be reached, the client's code fails, its memory is lost,
-            or the folder cannot be used.
+            or the folder cannot be used. Of several runs: all are over, and some have failed so.
 
     Examples:
         >>> def make_client(client):
@@ -69,25 +75,32 @@ def run_client(
             private = private_updates(folder, terms, privacy_key, outbox)
             connection.supports = "" if private is None else "privacy"
             identity = identify(connection, home, enrolment_token, name)
-            with user_code("making the client failed"):
-                made = make_client(identity.client)
-            measure = None if private is not None else _evaluate(made)
-            participant = Participant(connection, folder, identity.client, _fit(made), measure, outbox, private)
-            if private is None:
-                connection.supports = _supports(made, measure)
-                identity = declare(connection, home, identity, _examples(made))
-            participant.introduce()
+            if identity.has_runs:
+                if private is not None:
+                    run_url = f"{connection.url}/runs/NAME"
+                    raise OffbeatError(f"{url} has several runs: with --terms join {run_url}, in another folder")
+                turns = ServerRuns(connection, folder, make_client)
+            else:
+                made = make_user_client(make_client, identity.client)
+                fit, measure = made.fit, None if private is not None else made.evaluate
+                if private is None:
+                    connection.supports = made.supports
+                    identity = declare(connection, home, identity, made.examples)
+                turns = Participant(connection, folder, identity.client, fit, measure, outbox, private)
+                turns.introduce()
             counted = done = 0
             while visits is None or done < visits:
-                if participant.finished:
+                if turns.finished:
                     if not stay:
                         break
-                    participant.stay()
+                    _stay(turns.receipts)
                 identity = renew(connection, home, identity)
-                receipt = participant.take_turn(is_last=done + 1 == visits)
+                receipt = turns.take_turn(is_last=done + 1 == visits)
                 if receipt is not None:
                     done += 1
                     counted += receipt
+            if isinstance(turns, ServerRuns) and turns.finished:
+                turns.check()
             return counted
         except OSError as error:
             raise OffbeatError(f"cannot use {folder}: {error.strerror or error}") from error
@@ -128,34 +141,8 @@ def run(
     )
 
 
-def _examples(made: Client | Fit) -> int | None:
-    """Return how many examples the user's client holds, None if it does not say."""
-    examples: Any = getattr(made, "examples", None)
-    if examples is None:
-        return None
-    try:
-        return check_count("the client's examples", examples)
-    except ValueError as error:
-        raise OffbeatError(str(error)) from None
-
-
-def _fit(made: Client | Fit) -> Fit:
-    fit: Any = getattr(made, "fit", made)
-    if not callable(fit):
-        raise OffbeatError(
-            f"what makes the client must return a function or an object with fit, got {type(made).__name__}"
-        )
-    return cast("Fit", fit)
-
-
-def _evaluate(made: Client | Fit) -> Evaluate | None:
-    """Return the client's ``evaluate``; None if it has none."""
-    measure: Any = getattr(made, "evaluate", None)
-    if measure is not None and not callable(measure):
-        raise OffbeatError(f"the client's evaluate must be a function, got {type(measure).__name__}")
-    return cast("Evaluate | None", measure)
-
-
-def _supports(made: Client | Fit, measure: Evaluate | None) -> str:
-    corrects = ["corrects_gradients", "keeps_regulariser"] if getattr(made, "corrects_gradients", False) is True else []
-    return ", ".join(["needs_loss", *corrects, *([] if measure is None else ["evaluate"])])
+def _stay(receipts: ReceiptLog) -> None:
+    """Wait for about a minute after the end of a run, which may be extended."""
+    receipts.note_idle("the run is over; the client stays, and asks every minute whether it is extended")
+    # Clients whose run ended at one moment should not ask at one moment.
+    time.sleep(_STAY_SECONDS / 2 + jitter(_STAY_SECONDS))

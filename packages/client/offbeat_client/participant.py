@@ -3,7 +3,7 @@
 import logging
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 
@@ -16,14 +16,16 @@ from offbeat_client.http.upload import LARGE_BYTES, Delivery, upload, upload_sha
 from offbeat_client.local_update import put_update
 from offbeat_client.private_updates import PrivateUpdates
 from offbeat_client.private_visits import URGENT
+from offbeat_client.receipt_log import ReceiptLog
 from offbeat_client.training import evaluate, probe, train
 from offbeat_client.visit import Evaluate, Fit, Visit, visit_of
 from offbeat_core.errors import GiveUpError, OffbeatError
 from offbeat_core.http.service_errors import LONGEST_WAIT, ServiceError
 from offbeat_core.messages import CheckedIn, CheckInRequest, PrivacyMessage
 
-_WAIT_SECONDS = 20.0
-_STAY_SECONDS = 60.0  # between two questions whether a run that was over is extended
+WAIT_SECONDS = 20.0
+"""How long the server may wait for work before it answers that there is none."""
+
 # The server has read the update and will never accept it. Other refusals concern the client, or may pass.
 _FINAL_STATUSES = (400, 413, 422)
 
@@ -32,7 +34,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Participant:
-    """One client at one server, one turn after the other, until ``finished``."""
+    """One client in one run, one turn after the other, until ``finished``.
+
+    A check-in waits for work for up to ``wait_seconds``.
+    """
 
     connection: Connection
     folder: Path
@@ -40,12 +45,13 @@ class Participant:
     fit: Fit
     measure: Evaluate | None
     outbox: Outbox
-    private: PrivateUpdates | None
+    private: PrivateUpdates | None = None
+    receipts: ReceiptLog = field(default_factory=ReceiptLog)
+    wait_seconds: float = WAIT_SECONDS
 
     def __post_init__(self) -> None:
         self.finished = False
         self._audit_heads = AuditHeads(self.folder)
-        self._receipts = ReceiptLog()
         self._next: CheckedIn | None = None  # came with the last receipt
 
     def introduce(self) -> None:
@@ -84,24 +90,18 @@ class Participant:
             pending = self._work(visit) if self._accepts(visit, check_in.visit.privacy) else None
             return None if pending is None else self._deliver(pending, ask_first=False, is_last=is_last)
         if not self.finished:
-            self._receipts.note_idle("no work now; the client keeps asking")
+            self.receipts.note_idle("no work now; the client keeps asking")
             # Clients that were sent away together should not come back together.
             seconds = min(check_in.retry_after_seconds or 0.0, LONGEST_WAIT)
             time.sleep(seconds + jitter(seconds / 2))
         return None
 
-    def stay(self) -> None:
-        """Wait for about a minute after the end of the run, which may be extended."""
-        self._receipts.note_idle("the run is over; the client stays, and asks every minute whether it is extended")
-        # Clients whose run ended at one moment should not ask at one moment.
-        time.sleep(_STAY_SECONDS / 2 + jitter(_STAY_SECONDS))
-
     def _check_in(self) -> CheckedIn:
         if self._next is not None and self._next.visit is not None:
             following, self._next = self._next, None
             return following
-        request = CheckInRequest(wait_seconds=_WAIT_SECONDS)
-        return self.connection.ask("POST", "/v1/checkin", CheckedIn, request, wait_seconds=_WAIT_SECONDS)
+        request = CheckInRequest(wait_seconds=self.wait_seconds)
+        return self.connection.ask("POST", "/v1/checkin", CheckedIn, request, wait_seconds=self.wait_seconds)
 
     def _accepts(self, visit: Visit, privacy: PrivacyMessage | None) -> bool:
         """Return whether the client works on a visit.
@@ -167,7 +167,7 @@ class Participant:
         self.outbox.acknowledge(pending, delivery.counted, delivery.upload_seconds)
         if delivery.following is not None:
             self._next, self.finished = delivery.following, delivery.following.finished
-        self._receipts.note_receipt(pending.visit, delivery)
+        self.receipts.note_receipt(pending.visit, delivery)
         return delivery.counted
 
     def _upload(self, pending: Pending, *, ask_first: bool, check_in: bool) -> Delivery:
@@ -203,37 +203,3 @@ class Participant:
         # If the request is lost, the lease lapses.
         with suppress(OffbeatError):
             self.connection.send("POST", f"/v1/visits/{visit}/give-up")
-
-
-class ReceiptLog:
-    """Logs a line for each receipt, and one when there is no work."""
-
-    def __init__(self) -> None:
-        self._answered = self._counted = 0
-        self._idle = ""  # why there is no work, as logged
-
-    def note_receipt(self, visit: int, delivery: Delivery) -> None:
-        """Log what became of an update, and what comes next."""
-        self._idle = ""
-        self._answered += 1
-        self._counted += delivery.counted
-        outcome = "counted" if delivery.counted else "unused"
-        staleness = "" if delivery.staleness is None else f", staleness {delivery.staleness}"
-        total = f"{self._counted} of {self._answered} updates counted"
-        _log.info("visit %d: %s%s; %s; next: %s", visit, outcome, staleness, total, _next(delivery.following))
-
-    def note_idle(self, reason: str) -> None:
-        """Log why there is no work, once until the next receipt."""
-        if self._idle != reason:
-            _log.info("%s", reason)
-        self._idle = reason
-
-
-def _next(following: CheckedIn | None) -> str:
-    if following is None:
-        return "check in"
-    if following.finished:
-        return "nothing, the run is over"
-    if following.evaluation is not None:
-        return f"evaluate version {following.evaluation.version}"
-    return "wait for work" if following.visit is None else f"visit {following.visit.number}"

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,7 @@ def join(
     terms: Path | None,
     privacy_key: Path | None,
 ) -> None:
-    """Take part in the run of the server at URL until it ends.
+    """Take part in the run of the server at URL, or in all of its runs, until they end.
 
     The same command resumes.
     """
@@ -85,7 +86,7 @@ def join(
 
 def _make_client(
     path: str | None, app: str | None, run_config: str | None, node_config: str | None, model: str | None
-) -> Callable[[int], Any]:
+) -> Callable[..., Any]:
     """Return the function of ``--client``, or one that makes clients of ``--flower``."""
     if app is not None and path is None:
         loaded = _load_app(app, run_config, node_config, model)
@@ -132,12 +133,13 @@ def _module(path: str) -> "nn.Module":
     return module
 
 
-def _on_device(make_client: Callable[[int], Any], device: str) -> Callable[[int], Any]:
+def _on_device(make_client: Callable[..., Any], device: str) -> Callable[..., Any]:
     """Return a function whose clients train on a device; they must be ``LocalSGD``."""
     from offbeat.client import LocalSGD
 
-    def make(client: int) -> Any:
-        made = make_client(client)
+    @wraps(make_client)
+    def make(*arguments: Any) -> Any:
+        made = make_client(*arguments)
         if not isinstance(made, LocalSGD):
             raise OffbeatError("--device is for clients that are LocalSGD: move a model of your own in its code")
         made.to(device)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +19,7 @@ Arrays = dict[str, NDArray[np.float32]]
 
 def run_client(
     url: str,
-    make_client: Callable[[int], Client[Tensor] | Fit[Tensor]],
+    make_client: Callable[..., Client[Tensor] | Fit[Tensor]],
     folder: Path,
     *,
     enrolment_token: str | None = None,
@@ -42,9 +43,14 @@ def run_client(
         ...     "https://host:8443", make_client, Path("aachen"), enrolment_token=token
         ... )  # doctest: +SKIP
     """
+
+    @wraps(make_client)
+    def make(*arguments: Any) -> Any:
+        return with_arrays(make_client(*arguments))
+
     return client_run.run_client(
         url,
-        lambda client: with_arrays(make_client(client)),
+        make,
         folder,
         enrolment_token=enrolment_token,
         name=name,

@@ -16,7 +16,8 @@ class Identity:
     """A client's number and token at one server.
 
     ``renew_at`` is when to ask for another token, in seconds since 1970, or None for never; ``examples`` is how many
-    examples the client has declared.
+    examples the client has declared. With ``has_runs`` the server has several runs: the client is a site there, and
+    has an identity in each run, whose token is the site's and is not in it.
     """
 
     server: str
@@ -24,6 +25,7 @@ class Identity:
     token: str = field(repr=False)
     renew_at: float | None = None
     examples: int | None = None
+    has_runs: bool = False
 
 
 class ClientFolder:

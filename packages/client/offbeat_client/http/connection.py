@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -121,6 +122,12 @@ class Connection:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self._http.close()
+
+    def below(self, path: str) -> "Connection":
+        """Return a connection to what lies below a path, whose sockets are these; ``token`` may differ later."""
+        below = copy(self)
+        below.url += path
+        return below
 
     def ask(
         self,

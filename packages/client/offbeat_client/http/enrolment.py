@@ -34,7 +34,7 @@ def identify(connection: Connection, folder: ClientFolder, enrolment_token: str 
         request = Enrolment(token=folder.first_token(), name=name or "")
         backoff = _first_contact(connection.backoff)
         enrolled = connection.ask("POST", "/v1/enrol", Enrolled, request, backoff=backoff)
-        identity = _keep(connection, folder, enrolled.client, enrolled)
+        identity = _keep(folder, Identity(connection.url, enrolled.client, "", has_runs=enrolled.has_runs), enrolled)
         _log.info("enrolled as client %d", enrolled.client)
     connection.token = identity.token
     return identity
@@ -54,7 +54,7 @@ def renew(connection: Connection, folder: ClientFolder, identity: Identity) -> I
     if identity.renew_at is None or time.time() < identity.renew_at:
         return identity
     answer = connection.ask("POST", "/v1/token", NewToken)
-    identity = _keep(connection, folder, identity.client, answer, identity.examples)
+    identity = _keep(folder, identity, answer)
     # The old token ends when the new one is first used, which is on disk by now.
     connection.token = identity.token
     return identity
@@ -79,11 +79,10 @@ def _first_contact(backoff: Backoff) -> Backoff:
     return replace(backoff, attempts=most)
 
 
-def _keep(
-    connection: Connection, folder: ClientFolder, client: int, answer: NewToken, examples: int | None = None
-) -> Identity:
+def _keep(folder: ClientFolder, identity: Identity, answer: NewToken) -> Identity:
+    """Return the identity with its new token, which is on disk."""
     expires = answer.expires_seconds
     renew_at = None if expires is None else time.time() + expires / 2
-    identity = Identity(connection.url, client, answer.token, renew_at, examples)
+    identity = replace(identity, token=answer.token, renew_at=renew_at)
     folder.keep_identity(identity)
     return identity

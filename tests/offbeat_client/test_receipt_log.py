@@ -1,6 +1,6 @@
 import pytest
 from offbeat_client.http.upload import Delivery
-from offbeat_client.participant import ReceiptLog
+from offbeat_client.receipt_log import ReceiptLog
 from offbeat_core.messages import CheckedIn, EvaluationMessage
 
 

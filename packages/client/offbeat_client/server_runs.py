@@ -1,0 +1,107 @@
+"""A site's part in all of its runs on one server.
+
+The site asks the server in which run it has work, and does one visit there. Each run has a folder in
+``FOLDER/runs``, which holds what a client's folder holds.
+"""
+
+import logging
+import time
+from pathlib import Path
+
+from offbeat_client.client_folder.identity import ClientFolder, Identity
+from offbeat_client.client_folder.outbox import Outbox
+from offbeat_client.http.connection import Connection, jitter
+from offbeat_client.http.enrolment import declare
+from offbeat_client.participant import WAIT_SECONDS, Participant
+from offbeat_client.receipt_log import ReceiptLog
+from offbeat_client.user_client import MakeClient, make_user_client
+from offbeat_core.errors import OffbeatError
+from offbeat_core.files import sync_folder
+from offbeat_core.http.service_errors import ServiceError, UnreachableError
+from offbeat_core.messages import Work, WorkRequest
+
+_log = logging.getLogger(__name__)
+
+
+class ServerRuns:
+    """A site of a server of several runs, one turn after the other, until ``finished``.
+
+    A run in which the user's code fails, or which refuses the client for good, is left to the others.
+
+    Args:
+        connection: To the server, with the site's token.
+        folder: The site's.
+        make_client: Makes the user's client in a run.
+    """
+
+    def __init__(self, connection: Connection, folder: Path, make_client: MakeClient) -> None:
+        self.finished = False
+        self.receipts = ReceiptLog()
+        self._connection = connection
+        self._folder = folder / "runs"
+        self._make_client = make_client
+        self._participants: dict[str, Participant] = {}
+        self._failures: dict[str, str] = {}
+        # An update from before a kill comes first: the server counts on it.
+        self._pending = sorted(path.parent.name for path in self._folder.glob("*/upload.json"))
+
+    def take_turn(self, *, is_last: bool) -> bool | None:
+        """Do a visit in a run with work; return whether it counted, if known.
+
+        ``is_last`` does not matter here: which run is next, the server decides after each update.
+        """
+        if self._pending:
+            return self._turn(self._pending.pop(0), None)
+        request = WorkRequest(wait_seconds=WAIT_SECONDS, without=tuple(self._failures))
+        work = self._connection.ask("POST", "/v1/work", Work, request, wait_seconds=WAIT_SECONDS)
+        self.finished = work.finished
+        if work.run is not None:
+            _log.info("run %s has work", work.run)
+            return self._turn(work.run, work.client)
+        if not work.finished:
+            self.receipts.note_idle("no work now; the client keeps asking")
+            time.sleep(jitter(self._connection.backoff.first_seconds))
+        return None
+
+    def check(self) -> None:
+        """Raise ``OffbeatError`` if runs have failed."""
+        if self._failures:
+            raise OffbeatError(f"all runs are over; the client has failed in {'; in '.join(self._failures.values())}")
+
+    def _turn(self, name: str, client: int | None) -> bool | None:
+        try:
+            participant = self._participants.get(name)
+            if participant is None:
+                participant = self._participants[name] = self._join(name, client)
+            participant.connection.token = self._connection.token  # may be another one by now
+            return participant.take_turn(is_last=True)
+        except OffbeatError as error:
+            if isinstance(error, UnreachableError) or (isinstance(error, ServiceError) and error.may_pass):
+                raise
+            self._failures[name] = f"{self._connection.url}/runs/{name}: {error}"
+            _log.error("%s; until it is started again, the client serves its other runs only", self._failures[name])
+            return None
+
+    def _join(self, name: str, client: int | None) -> Participant:
+        """Return the participant of a run that has work, or a pending update."""
+        home, connection = ClientFolder(self._folder / name), self._connection.below(f"/runs/{name}")
+        home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self._folder, self._folder.parent):
+            sync_folder(folder)
+        identity = home.identity(connection.url)
+        if identity is None:
+            if client is None:
+                raise OffbeatError(f"{home.path} has an update but no identity.json: put it back, or remove the folder")
+            identity = Identity(connection.url, client, token="")
+            home.keep_identity(identity)
+        if client not in (None, identity.client):
+            raise OffbeatError(
+                f"{home.path} belongs to client {identity.client} of the run, but the server says {client}: "
+                "is it a new run of an old name? Then remove the folder"
+            )
+        made, outbox = make_user_client(self._make_client, identity.client, name), Outbox(home.path)
+        fit, measure, connection.supports = made.fit, made.evaluate, made.supports
+        declare(connection, home, identity, made.examples)
+        participant = Participant(connection, home.path, identity.client, fit, measure, outbox, None, self.receipts, 0)
+        participant.introduce()
+        return participant
