@@ -30,7 +30,7 @@ FILES = [
 ]
 # Not the slash in a relative path, a web address or a closing tag, nor the server's own paths.
 ABSOLUTE_PATH = re.compile(
-    r"(?:^|(?<=[\s\"'`(\[=,:|])|(?<=file://))/(?!(?:v\d|dev|models|srv)/)\w[\w.-]*/", re.MULTILINE
+    r"(?:^|(?<=[\s\"'`(\[=,:|])|(?<=file://))/(?!(?:v\d|dev|models|runs|srv)/)\w[\w.-]*/", re.MULTILINE
 )
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 

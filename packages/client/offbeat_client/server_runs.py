@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class ServerRuns:
-    """A site of a server of several runs, one turn after the other, until ``finished``.
+    """A site of a server of several runs, one turn at a time, until ``finished``.
 
     A run in which the user's code fails, or which refuses the client for good, is left to the others.
 

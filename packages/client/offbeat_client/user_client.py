@@ -16,7 +16,7 @@ MakeClient = Callable[..., Client | Fit]
 
 @dataclass(frozen=True, slots=True)
 class UserClient:
-    """The checked parts of a user's client; each property raises ``OffbeatError`` if it cannot be used."""
+    """The parts of a user's client; ``OffbeatError`` from one that cannot be used."""
 
     made: Client | Fit
 
@@ -40,7 +40,7 @@ class UserClient:
 
     @property
     def examples(self) -> int | None:
-        """How many examples the client holds; None if it does not say."""
+        """The number of examples that the client holds; None if it does not say."""
         examples: Any = getattr(self.made, "examples", None)
         if examples is None:
             return None
@@ -58,14 +58,20 @@ class UserClient:
 
 
 def make_user_client(make_client: MakeClient, client: int, run: str | None = None) -> UserClient:
-    """Return the user's client with this number, in a run of this name where a server has several."""
+    """Return the user's client with this number.
+
+    ``run`` is the name of the run at a server of several.
+    """
     arguments = (client, run) if run is not None and takes_run(make_client) else (client,)
     with user_code("making the client failed"):
         return UserClient(make_client(*arguments))
 
 
 def takes_run(make_client: MakeClient) -> bool:
-    """Return whether a function takes the run's name: its second parameter is ``run``, or has no default."""
+    """Return whether a function takes the run's name.
+
+    Then its second parameter is called ``run``, or has no default.
+    """
     try:
         second = list(signature(make_client).parameters.values())[1:2]
     except ValueError:  # of some that are written in C

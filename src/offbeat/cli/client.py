@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 @click.argument("url", metavar="URL")
 @click.option("--token-file", metavar="FILE", type=PATH, help="The file with the enrolment token, for the first time.")
 @click.option("--token", metavar="TOKEN", help="The enrolment token itself, which other users of the machine can see.")
-@click.option("--client", "path", metavar="FILE.py:NAME", help="The function that makes a client from its number.")
+@click.option(
+    "--client",
+    "path",
+    metavar="FILE.py:NAME",
+    help="The function that makes a client from its number, and the run's name.",
+)
 @click.option("--flower", "app", metavar="MODULE:NAME", help="A Flower ClientApp, which trains.")
 @click.option("--run-config", metavar="SETTINGS", help="Changes of the app's settings, such as 'local-epochs=2'.")
 @click.option("--node-config", metavar="SETTINGS", help="The app's node, such as 'num-partitions=10'.")
@@ -62,7 +67,7 @@ def join(
     terms: Path | None,
     privacy_key: Path | None,
 ) -> None:
-    """Take part in the run of the server at URL, or in all of its runs, until they end.
+    """Take part in the run, or in all runs, of the server at URL until the end.
 
     The same command resumes.
     """

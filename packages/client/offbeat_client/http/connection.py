@@ -124,7 +124,10 @@ class Connection:
         self._http.close()
 
     def below(self, path: str) -> "Connection":
-        """Return a connection to what lies below a path, whose sockets are these; ``token`` may differ later."""
+        """Return a connection to what lies below a path.
+
+        Both share their sockets; only this one closes them.
+        """
         below = copy(self)
         below.url += path
         return below
