@@ -82,7 +82,8 @@ class Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bars.stop()
+        if not self._bars.disable:  # Rich 13 would print an empty line
+            self._bars.stop()
 
     def say(self, line: str) -> None:
         """Write one line."""
