@@ -1,7 +1,7 @@
 """The coordinator: drives one algorithm, in a simulation and on a server alike."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -25,7 +25,7 @@ _NOT_RECORDED = frozenset({"client", "version", "plan"})  # parts of an update t
 _REPLAYED_AS_NAMED = frozenset(
     (
         *("present", "absent", "note_speed", "offer", "receive", "renew", "drop", "lapse", "tick", "weigh_clients"),
-        *("finish", "free_slot", "note_steps"),
+        *("finish", "forget", "free_slot", "note_steps"),
     )
 )
 
@@ -353,6 +353,27 @@ class Coordinator:
         new_version = self._state.free_slot(client)
         self._note("free_slot", now=now, client=client)
         return new_version
+
+    def forget(self, now: float, client: int, taken: Mapping[str, int] | None = None) -> int:
+        """Forget a client that will not come again, and that has no slot.
+
+        Its participations stay counted.
+
+        Args:
+            now: Seconds.
+            client: The client.
+            taken: See ``Algorithm.forget``.
+
+        Returns:
+            How many of its updates were taken out of the sums to come.
+        """
+        check_client(client, self.clients)
+        if self.visits.has_slot(client):
+            raise ValueError(f"client {client} is at work: drop its visit first")
+        self.algorithm.now = now
+        found = self.algorithm.forget(client, taken)
+        self._note("forget", now=now, client=client, taken=found)
+        return sum(found.values())
 
     def tick(self, now: float) -> bool:
         """Let a period pass; return whether that made a new version."""

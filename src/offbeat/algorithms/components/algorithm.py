@@ -4,6 +4,7 @@
 """
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from offbeat.algorithms.components.buffers.aggregate import (
     returned,
 )
 from offbeat.algorithms.components.client_update import Update, check_client, check_update
-from offbeat.algorithms.components.component import RunFacts, prefixed, restored, saved, under
+from offbeat.algorithms.components.component import Component, RunFacts, prefixed, restored, saved, under
 from offbeat.algorithms.components.hooks import Hooks, Schedule_co
 from offbeat.algorithms.components.hyper_parameters import check_hyper_parameters
 from offbeat.algorithms.components.lazy_model import LazyModel
@@ -289,6 +290,29 @@ class Algorithm(Hooks[Schedule_co]):
         Its update still counts if it comes while ``wants`` is true.
         """
         return self.schedule.lose(client, version) and self._close()
+
+    def forget(self, client: int, taken: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Take a client's updates out of the open buffers, and delete what is kept of it.
+
+        The client must not come again. Which updates can still be told apart depends on when the state was saved last,
+        so that a replay is given what the first call returned.
+
+        Args:
+            client: The client.
+            taken: How many updates each component takes out; None for all that it can.
+
+        Returns:
+            How many updates each component has taken out; without those that have taken out none.
+        """
+        check_client(client, self._clients)
+        self._model.read()  # steps that are due use what is kept
+        parts = {name: getattr(self, name) for name in sorted(self._state)}
+        found = {
+            name: len(part.forget(client, sys.maxsize if taken is None else taken.get(name, 0)))
+            for name, part in parts.items()
+            if isinstance(part, Component)
+        }
+        return {name: number for name, number in found.items() if number}
 
     def tick(self) -> bool:
         """Let a period or a round end; return whether there is a new version.

@@ -46,6 +46,16 @@ class Component(ABC):
     def start(self, run: RunFacts) -> None:
         """Begin a run and forget any run before it."""
 
+    def forget(self, client: int, most: int) -> list[float]:
+        """Forget a client that will not come again.
+
+        Its latest updates since the last release are taken out, at most so many, if each can be told from the others.
+
+        Returns:
+            The weights of the updates that were taken out; the tally ``examples`` where there is one.
+        """
+        return []
+
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """Return all that a restart needs, as a flat dict of tensors and plain values.

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from offbeat_core.local_plan import Payload
 from offbeat_core.number_checks import short
@@ -236,8 +236,19 @@ def _not_sealed() -> ValueError:
     return ValueError("this buffer is not sealed: it has nothing to reveal")
 
 
+class _Addend(NamedTuple):
+    """An update in a sum, without its vector."""
+
+    client: int
+    version: int
+    weight: float
+    tallies: Mapping[str, float]
+
+
 class Sum(Aggregate):
     """Σ weight · vector since the last release: one vector for any number of updates.
+
+    An update can be taken out while its vector is a promise that waits; not once it is in the sum.
 
     Args:
         tallies: Names of numbers that are summed beside it.
@@ -252,16 +263,42 @@ class Sum(Aggregate):
         self._weight = 0.0
         self._oldest: int | None = None
         self._tallies = dict.fromkeys(self.tallies, 0.0)
+        self._later: list[_Addend] = []  # from the first one on that has waited
+        self._before = self._numbers()  # without these
+
+    def _numbers(self) -> tuple[int, float, int | None, dict[str, float]]:
+        return self._count, self._weight, self._oldest, dict(self._tallies)
 
     def add(self, update: Update, weight: float | Weight) -> None:
-        factor = weight.value if isinstance(weight, Weight) else weight
-        self._add_vector(update, factor)
-        self._weight += factor
+        full_weight = weight if isinstance(weight, Weight) else Weight(weight)
+        self._add_vector(update, full_weight.value)
+        addend = _Addend(update.client, update.version, full_weight.value, full_weight.tallies)
+        if self._sum.waiting:
+            if not self._later:
+                self._before = self._numbers()
+            self._later.append(addend)
+        self._count_in(addend)
+
+    def _count_in(self, addend: _Addend) -> None:
+        self._weight += addend.weight
         self._count += 1
-        self._oldest = update.version if self._oldest is None else min(self._oldest, update.version)
-        if isinstance(weight, Weight):
-            for name, number in weight.tallies.items():
-                self._tallies[name] += number
+        self._oldest = addend.version if self._oldest is None else min(self._oldest, addend.version)
+        for name, number in addend.tallies.items():
+            self._tallies[name] += number
+
+    def forget(self, client: int, most: int) -> list[float]:
+        summed = len(self._later) - self._sum.waiting
+        places = latest_places([addend.client for addend in self._later[summed:]], client, most)
+        taken = [self._later[summed + place] for place in places]
+        if taken:
+            self._sum.remove(places)
+            self._later = [one for place, one in enumerate(self._later, start=-summed) if place not in places]
+            # Anew, in the order of the arrivals: so each number has the bits that it would have without them.
+            self._count, self._weight, self._oldest, self._tallies = self._before
+            self._before = self._numbers()
+            for addend in self._later:
+                self._count_in(addend)
+        return [addend.tallies.get("examples", addend.weight) for addend in taken]
 
     def release(self, version: int) -> ClosedBuffer:
         numbers: dict[str, Any] = {"count": self._count, "weight": self._weight, "tallies": self._tallies}
@@ -281,13 +318,22 @@ class Sum(Aggregate):
 
     def state_dict(self) -> dict[str, Any]:
         numbers = {"count": self._count, "weight": self._weight, "oldest": self._oldest}
-        return {**numbers, **prefixed("tallies", self._tallies), **self._sum.state_dict()}
+        state = {**numbers, **prefixed("tallies", self._tallies), **self._sum.state_dict()}
+        self._later = []  # they are in the sum now
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._count, self._weight = state["count"], state["weight"]
         self._oldest = state.get("oldest")  # earlier states have none
         self._tallies = under("tallies", state)
+        self._later = []
         self._sum.load_state_dict(state)
+
+
+def latest_places(clients: Sequence[int], client: int, most: int) -> list[int]:
+    """Return the last places of a client among the clients of updates, at most so many."""
+    places = [place for place, one in enumerate(clients) if one == client]
+    return places[max(0, len(places) - most) :]
 
 
 def check_finite(vector: Tensor, what: str) -> None:

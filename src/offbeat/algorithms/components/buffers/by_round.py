@@ -1,5 +1,6 @@
 """Updates by the round, or the group of clients, in which they count."""
 
+from collections.abc import Container
 from typing import Any
 
 import torch
@@ -79,6 +80,10 @@ class ByGroup(Each):
         super().add(update, weight)
         group = weight.round if isinstance(weight, Weight) else None
         self._groups.append(_NO_GROUP if group is None else group)
+
+    def _remove(self, places: Container[int]) -> None:
+        super()._remove(places)
+        self._groups = [group for place, group in enumerate(self._groups) if place not in places]
 
     def release(self, version: int) -> ClosedBuffer:
         pairs = list(zip(self._entries, self._groups, strict=True))

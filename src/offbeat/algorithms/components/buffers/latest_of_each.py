@@ -66,6 +66,11 @@ class LatestOfEach(Aggregate):
         self._kept[client] = latest
         self._new.append(latest)
 
+    def forget(self, client: int, most: int) -> list[float]:
+        """Delete what the server keeps of the client; u has its latest update for good."""
+        self._kept.pop(client, None)
+        return []
+
     def release(self, version: int) -> ClosedBuffer:
         """Return u with the differences since the last release added to it."""
         changes, new = self._changes, self._new
@@ -149,6 +154,11 @@ class LatestModels(Component):
         self._initial = model
         # In float64, so that rounding errors of many differences do not add up.
         self._average = model.to(torch.float64)
+
+    def forget(self, client: int, most: int) -> list[float]:
+        """Delete the model that a client sent last; x has it for good."""
+        self._latest.pop(client, None)
+        return []
 
     def replace(self, entries: Sequence[Entry]) -> Tensor:
         """Put clients' models in place of their last ones; return x, float32 ``(d,)``.

@@ -1,5 +1,6 @@
 """A weighted sum of vectors in the order of their arrival."""
 
+from collections.abc import Container
 from typing import Any
 
 import torch
@@ -36,6 +37,15 @@ class RunningSum:
                 self._vector().add_(vector, alpha=weight)
                 return
         self._waiting.append((vector, weight))
+
+    @property
+    def waiting(self) -> int:
+        """The number of vectors, the last ones, that are not in the sum yet."""
+        return len(self._waiting)
+
+    def remove(self, places: Container[int]) -> None:
+        """Take out waiting vectors by their places, from 0."""
+        self._waiting = [pair for place, pair in enumerate(self._waiting) if place not in places]
 
     def total(self) -> Tensor:
         """Return the sum ``(d,)``, not a copy."""

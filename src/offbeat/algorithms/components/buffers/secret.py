@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Entry, Sum, Weight
+from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Entry, Sum, Weight, latest_places
 from offbeat.algorithms.components.buffers.by_round import ByRound
 from offbeat.algorithms.components.buffers.latest_of_each import LatestOfEach, check_since
 from offbeat.algorithms.components.buffers.privacy_checks import check_private_sum
@@ -61,6 +61,12 @@ class SecretSum(Wrapper):
             raise ValueError("this run takes masked updates only: send a share")
         weight = weight if isinstance(weight, Weight) else Weight(weight)
         self._entries.append(Entry(update, weight.value, self._run.length, weight.tallies))
+
+    def forget(self, client: int, most: int) -> list[float]:
+        places = latest_places([entry.update.client for entry in self._entries], client, most)
+        taken = [self._entries[place] for place in places]
+        self._entries = [entry for place, entry in enumerate(self._entries) if place not in places]
+        return [entry.weight for entry in taken]
 
     def release(self, version: int) -> ClosedBuffer:
         closed = self._closed(version, self._entries)

@@ -73,6 +73,34 @@ class ShareCap(Wrapper):
             lowered: dict[str, Any] = {name: numbers[number] * factor for name, numbers in tallies.items()}
             self.inner.add(entry.update, Weight(entry.weight * factor, **lowered))
 
+    def forget(self, client: int, most: int) -> list[float]:
+        held = list(zip(*self._tallies.values(), strict=True)) if self._tallies else []
+        taken = self._held.forget(client, most) if client == self._heaviest else []
+        if taken:
+            names = list(self._tallies)
+            # All of them are the heaviest client's, so those that were taken out are the last ones.
+            rest = held[: self._held.count]
+            self._tallies = {name: [row[column] for row in rest] for column, name in enumerate(names)}
+            if "examples" in names:
+                taken = [row[names.index("examples")] for row in held[self._held.count :]]
+        taken += self.inner.forget(client, most - len(taken))
+        if taken and client in self._weights:
+            self._lower(client, sum(taken))
+        return taken
+
+    def _lower(self, client: int, weight: float) -> None:
+        """Lower a client's weight; another one may be the heaviest then.
+
+        Of that one, updates that were passed on keep their weight.
+        """
+        left = self._weights[client] - weight
+        self._weights[client] = 0.0 if math.isclose(left, 0.0, abs_tol=1e-9 * weight) else left
+        if client == self._heaviest:
+            heaviest = max(self._weights, key=self._weights.__getitem__)
+            if heaviest != client:
+                self._pass_on()
+                self._heaviest = heaviest
+
     def release(self, version: int) -> ClosedBuffer:
         clients = sum(weight > 0 for weight in self._weights.values())
         if clients < _MIN_CLIENTS or self._heaviest is None:

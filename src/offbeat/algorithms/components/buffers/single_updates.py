@@ -1,11 +1,12 @@
 """A buffer that keeps single updates, for steps that look at each vector."""
 
+from collections.abc import Container
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Entry, Weight
+from offbeat.algorithms.components.buffers.aggregate import Aggregate, ClosedBuffer, Entry, Weight, latest_places
 from offbeat.algorithms.components.client_update import Update, resolve
 from offbeat.algorithms.components.component import RunFacts
 
@@ -29,6 +30,16 @@ class Each(Aggregate):
             update = update._replace(base=resolve(update.base, self._run.length))
         self._entries.append(Entry(update, weight.value if isinstance(weight, Weight) else weight, self._run.length))
         self._count += 1
+
+    def forget(self, client: int, most: int) -> list[float]:
+        places = latest_places([entry.update.client for entry in self._entries], client, most)
+        taken = [self._entries[place] for place in places]
+        self._remove(places)
+        return [entry.weight for entry in taken]
+
+    def _remove(self, places: Container[int]) -> None:
+        self._entries = [entry for place, entry in enumerate(self._entries) if place not in places]
+        self._count = len(self._entries)
 
     def release(self, version: int) -> ClosedBuffer:
         entries = self._entries

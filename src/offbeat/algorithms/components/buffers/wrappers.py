@@ -46,6 +46,9 @@ class Wrapper(Aggregate):
     def add(self, update: Update, weight: float | Weight) -> None:
         self.inner.add(update, weight)
 
+    def forget(self, client: int, most: int) -> list[float]:
+        return self.inner.forget(client, most)
+
     def release(self, version: int) -> ClosedBuffer:
         return self.inner.release(version)
 
