@@ -95,6 +95,18 @@ class ClientPage(Answer):
     next: int | None
 
 
+class Forgotten(Answer):
+    """Sentences on the deletion of a client's data, and on what stays.
+
+    ``updates`` is how many of its updates no version will be made from.
+    """
+
+    client: int
+    updates: int
+    deleted: list[str]
+    stays: list[str]
+
+
 class Status(Answer):
     """The progress of a run; ``problems`` are sentences on what needs a person."""
 

@@ -62,9 +62,9 @@ def test_a_clients_heads_verify_the_log_until_it_is_cut(offbeat: Command, tmp_pa
     assert (code, out.splitlines()[0]) == (0, "5 entries, agrees with 2 heads")
     shown = [json.loads(line) for line in offbeat("server", "audit", "show", str(folder), "--json")[1].splitlines()]
     assert [entry["number"] for entry in shown] == [1, 2, 3, 4, 5]
-    assert (shown[3]["kind"], shown[3]["name"]) == ("client enrolled", "ward 3")
+    assert (shown[3]["kind"], shown[3]["client"]) == ("client enrolled", 0)
     line = offbeat("server", "audit", "show", str(folder))[1].splitlines()[3]
-    assert line.startswith(f'4  {shown[3]["at"]}  client enrolled  client=0  name="ward 3"')
+    assert line.startswith(f"4  {shown[3]['at']}  client enrolled  client=0  token=")
     other = f"4:{'0' * 64}"
     code, _, error = offbeat("server", "audit", "verify", str(folder), "--head", other)
     assert (code, error.count("\n")) == (2, 1)

@@ -28,7 +28,7 @@ _CLIENT = click.argument("which", metavar="CLIENT")
 
 @click.group(cls=DefaultGroup, epilog="\b\nExample:\n  offbeat server clients runs/service")
 def clients() -> None:
-    """List, rename and revoke the clients of a server.
+    """List, rename, revoke and forget the clients of a server.
 
     `offbeat server clients FOLDER` is short for `offbeat server clients list FOLDER`. CLIENT is a client's name, or its
     number, as 3 or client-3.
@@ -66,6 +66,25 @@ def revoke(server: ServerPlace, which: str) -> None:
     from offbeat.service.server import admin
 
     click.echo(f"client-{admin.revoke_client(server.folder, which)}: revoked")
+
+
+@clients.command(epilog="\b\nExample:\n  offbeat server clients forget runs/service 'ward 3'")
+@SERVER
+@_CLIENT
+def forget(server: ServerPlace, which: str) -> None:
+    """Revoke CLIENT, and delete what the server holds of it.
+
+    That cannot be undone. Prints what was deleted, and what cannot be.
+    """
+    from offbeat.service.server import admin
+
+    forgotten = admin.forget_client(server.folder, which)
+    click.echo(f"client-{forgotten['client']}: forgotten")
+    for sentence in forgotten["deleted"]:
+        click.echo(f"- {sentence}")
+    click.echo("What stays:")
+    for sentence in forgotten["stays"]:
+        click.echo(f"- {sentence}")
 
 
 @clients.command(epilog="\b\nExample:\n  offbeat server clients rename runs/service client-3 'ward 3'")

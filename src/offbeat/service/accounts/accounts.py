@@ -150,7 +150,7 @@ class Accounts:
         client, client_token = len(self), client_token or new_token(PREFIXES["client"])
         values = {"client": client, "name": name, "at": self._clock(), "examples": examples, "by": token_hash(token)}
         values |= {"token": token_hash(client_token), "expires": self._expires()}
-        self._change("enrol", values, "client enrolled", client=client, name=name, token=token_id(token))
+        self._change("enrol", values, "client enrolled", client=client, token=token_id(token))
         return client, client_token, self._token_seconds
 
     def declare(self, client: int, examples: int) -> None:
@@ -175,13 +175,33 @@ class Accounts:
         at = self._site(client).revoked or self._clock()
         self._change("revoke_client", {"client": client, "at": at}, "client revoked", client=client)
 
+    def forget(self, client: int) -> None:
+        """Delete a client's name, tokens and number of examples.
+
+        Entries of the audit log, whose chain lasts, do not have them.
+        """
+        at = self._site(client).revoked or self._clock()
+        self._log_writer.check()
+        self._change("forget_client", {"client": client, "at": at}, "client forgotten", client=client)
+
+    @property
+    def forgotten(self) -> set[int]:
+        """The clients whose data were deleted, or are being deleted."""
+        return self._registry.forgotten
+
+    def note_forgotten(self, client: int) -> None:
+        """Record that nothing else is held of a client that was to be forgotten."""
+        self._change("forgot_client", {"client": client})
+
     def rename(self, client: int, name: str) -> None:
         """Give a client another name."""
-        before = self._site(client).name
+        site = self._site(client)
+        if site.forgotten is not None:
+            raise Refusal("no-such-client", f"client {client} was forgotten")
         self._log_writer.check()
-        if before != name:
+        if site.name != name:
             values = {"client": client, "name": name}
-            self._change("rename", values, "client renamed", client=client, name=name, before=before)
+            self._change("rename", values, "client renamed", client=client)
 
     def _site(self, client: int) -> Site:
         if client not in self.sites:

@@ -1,8 +1,11 @@
 """Clients and tokens, as the log's rows make them."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
+
+from offbeat.service.log.log import Row
 
 OWNER = "accounts"
 """The owner of the log's rows that change the registry."""
@@ -14,6 +17,7 @@ Kind = Literal["enrolment", "client"] | Role
 State = Literal["valid", "expired", "used up", "revoked"]
 
 _ROLES = get_args(Role)
+_REDACTED = frozenset({"declare", "rename", "renew", "replace"})
 
 
 @dataclass(slots=True)
@@ -47,6 +51,7 @@ class Site:
     next_token: str | None = None  # that of the token that replaces it
     examples: int | None = None  # None: not declared
     revoked: float | None = None  # None: not revoked
+    forgotten: Literal["begun", "done"] | None = None  # how far the deletion of what is held of it has come
 
 
 def suffices(held: Kind, needed: Kind) -> bool:
@@ -60,11 +65,13 @@ class AccountRegistry:
     """All clients, and all tokens by their hashes.
 
     It changes by ``apply`` alone, with the rows of the log in their order, also when a server starts again.
-    ``sites`` are by client, ``accounts`` by the token's SHA-256.
+    ``sites`` are by client, ``accounts`` by the token's SHA-256. ``forgotten`` are the clients whose data were deleted,
+    or are being deleted.
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
         self.sites: dict[int, Site] = {}
+        self.forgotten: set[int] = set()
         self.accounts: dict[str, Account] = {}
         self._plain: list[list[Any]] = []  # the clients' plain values, as a checkpoint holds them; never changed
         self._changed: set[int] = set()  # the clients that have others now
@@ -94,10 +101,9 @@ class AccountRegistry:
         }
 
     def _plain_values(self, site: Site) -> list[Any]:
-        expires = self.accounts[site.token].expires
-        next_expires = site.next_token and self.accounts[site.next_token].expires
-        values = (site.name, site.enrolled, site.token, site.next_token, site.examples, site.revoked)
-        return [expires, next_expires, *values]
+        expires, next_expires = (token and self.accounts[token].expires for token in (site.token, site.next_token))
+        values = (site.name, site.enrolled, site.token, site.next_token, site.examples, site.revoked, site.forgotten)
+        return [expires or None, next_expires, *values]
 
     def apply(self, name: str, values: Mapping[str, Any]) -> None:
         """Make a change; its values are those of the log's row of this name."""
@@ -116,6 +122,12 @@ class AccountRegistry:
                 self._replace(self.sites[values["client"]])
             case "revoke_client":
                 self._revoke_client(values["client"], values["at"])
+            case "forget_client":
+                self._forget_client(values["client"], values["at"])
+            case "forgot_client":
+                self.sites[values["client"]].forgotten = "done"
+            case "redacted":
+                pass
             case "make_token":
                 token = values["token"]
                 self.accounts[token] = Account(
@@ -139,7 +151,10 @@ class AccountRegistry:
     def _add(self, client: int, site: Site, expires: float | None) -> None:
         self.sites[client] = site
         self._changed.add(client)
-        self.accounts[site.token] = Account("client", client, expires=expires, revoked=site.revoked is not None)
+        if site.forgotten is not None:
+            self.forgotten.add(client)
+        else:
+            self.accounts[site.token] = Account("client", client, expires=expires, revoked=site.revoked is not None)
 
     def _set_next(self, client: int, token: str | None, expires: float | None) -> None:
         site = self.sites[client]
@@ -161,5 +176,24 @@ class AccountRegistry:
         site = self.sites[client]
         site.revoked = at
         for token in (site.token, site.next_token):
-            if token is not None:
+            if token:
                 self.accounts[token].revoked = True
+
+    def _forget_client(self, client: int, at: float) -> None:
+        site = self.sites[client]
+        for token in (site.token, site.next_token):
+            self.accounts.pop(token or "", None)
+        self.sites[client] = Site("", site.enrolled, "", revoked=at, forgotten=site.forgotten or "begun")
+        self.forgotten.add(client)
+
+
+def redacted(row: Row) -> Row | None:
+    """Return a client's row without what it says of it; None if that is nothing.
+
+    The client still enrols with it, since numbers are given in order.
+    """
+    values = row.values
+    if row.name == "enrol":
+        values |= {"name": "", "token": f"of client {values['client']}", "expires": None, "examples": None}
+        return replace(row, arguments=json.dumps(values, separators=(",", ":")))
+    return replace(row, name="redacted", arguments="{}") if row.name in _REDACTED else None

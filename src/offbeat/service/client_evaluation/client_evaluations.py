@@ -1,9 +1,10 @@
 """Evaluations by clients: the chosen clients and their answers."""
 
+import json
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,15 @@ class ClientEvaluations:
         """Ask a client no more."""
         self._heard.pop(client, None)
         self._skip([client])
+
+    def erase(self, client: int, rows: Iterable[Row]) -> None:
+        """Delete a client's answers, which the log's ``rows`` do not have any more."""
+        self.forget(client)
+        if self._round is not None:
+            self._round.results.pop(client, None)
+        if self._path.exists():
+            lines = [one.line(self._settings.lower_is_better) for one in _rounds(rows) if not one.asked]
+            write_durably(self._path, "".join(lines).encode())
 
     def wants(self, version: int) -> bool:
         """Return whether a version is to be evaluated."""
@@ -200,6 +210,14 @@ class ClientEvaluations:
                 lines.append(current.line(self._settings.lower_is_better))
         if lines or self._path.exists():
             write_durably(self._path, "".join(lines).encode())
+
+
+def redacted(row: Row) -> Row | None:
+    """Return the row of an answer as if there had been none; None for any other row."""
+    if row.name != "answer":
+        return None
+    values = {"version": row.values["version"], "clients": [row.values["client"]]}
+    return replace(row, name="skip", arguments=json.dumps(values, separators=(",", ":")))
 
 
 def _rounds(rows: Iterable[Row]) -> Iterator[EvaluationRound]:

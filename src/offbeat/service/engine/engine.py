@@ -207,14 +207,33 @@ class Engine:
     async def dismiss(self, client: int) -> None:
         """Free the slot of a client that is to get no more work."""
         async with self.lock:
-            self.run.close_visits()
-            assignment = self.coordinator.visits.assignment(client)
-            if assignment is not None:
-                self.coordinator.drop(self.run.now, client, assignment.visit)
-            self._dismissed.add(client)
-            self.waiting.wake(client)
-            self.coordinator.absent(self.run.now, client)
+            self._free_slot(client)
             await self.try_to_assign()
+
+    def _free_slot(self, client: int) -> None:
+        self.run.close_visits()
+        assignment = self.coordinator.visits.assignment(client)
+        if assignment is not None:
+            self.coordinator.drop(self.run.now, client, assignment.visit)
+        self._dismissed.add(client)
+        self.waiting.wake(client)
+        self.coordinator.absent(self.run.now, client)
+
+    async def forget(self, client: int, begin: Callable[[], None]) -> int:
+        """Free a client's slot for good; return how many updates the sums to come lose.
+
+        See ``Coordinator.forget``. The row that ``begin`` enters and those of the coordinator's calls are appended at
+        once: between them a checkpoint would add an update to its sum.
+        """
+        await self.publisher.publish()  # so that the lock is held for less time
+        async with self.lock:
+            begin()
+            self.tally.forget(client)
+            self.history.forget(client)
+            self._free_slot(client)
+            updates = self.coordinator.forget(self.run.now, client)
+            await self.try_to_assign()
+            return updates
 
     def free_slots(self) -> None:
         """Free all slots of a finished run that continues; the caller holds the lock.

@@ -7,6 +7,7 @@ from offbeat_core import messages
 from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.accounts.declared_examples import within_share
 from offbeat.service.engine.engine import Engine
+from offbeat.service.engine.erasure import Erasure
 from offbeat.service.engine.privacy_status import is_without_clients, privacy_status
 from offbeat.service.engine.problems import problems
 from offbeat.service.engine.progress_log import ProgressLog
@@ -14,7 +15,7 @@ from offbeat.service.engine.prometheus_metrics import Metrics
 from offbeat.service.engine.run_control import RunControl
 from offbeat.service.engine.visit_messages import VisitMessages
 from offbeat.service.refusal import Refusal
-from offbeat.service.server_messages import ClientPage, Status
+from offbeat.service.server_messages import ClientPage, Forgotten, Status
 from offbeat.service.server_settings import ServerSettings
 from offbeat.service.store.client_tally import listed_client
 
@@ -22,8 +23,10 @@ from offbeat.service.store.client_tally import listed_client
 class Operations:
     """Answers admins, and clients but for their visits.
 
-    ``is_ready`` until the server stops.
+    ``is_ready`` until the server stops. ``erasure`` deletes what is held of a client.
     """
+
+    erasure: Erasure
 
     def __init__(self, engine: Engine, accounts: Accounts, settings: ServerSettings) -> None:
         self.engine = engine
@@ -73,6 +76,12 @@ class Operations:
             self.engine.client_evaluations.forget(client)
         await self.weigh_clients()
 
+    async def forget(self, client: int) -> Forgotten:
+        """Delete what is held of a client; see ``Erasure``."""
+        forgotten = await self.erasure.forget(client)
+        await self.weigh_clients()
+        return forgotten
+
     def clients(self, after: int, limit: int) -> ClientPage:
         """Return at most ``limit`` clients whose numbers are above ``after``."""
         sites, tally = self.accounts.sites, self.engine.tally
@@ -80,9 +89,12 @@ class Operations:
         listed = [
             listed_client(number, sites[number].name, sites[number].enrolled, sites[number].revoked, tally[number])
             for number in numbers
+            if sites[number].forgotten is None
         ]
         is_last = after + 1 + limit >= len(sites)
-        return ClientPage(total=len(sites), clients=listed, next=None if is_last else numbers[-1])
+        return ClientPage(
+            total=len(sites) - len(self.accounts.forgotten), clients=listed, next=None if is_last else numbers[-1]
+        )
 
     async def weigh_clients(self) -> None:
         """Begin a run once all its clients' examples are known; wait for the log."""

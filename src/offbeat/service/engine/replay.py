@@ -7,11 +7,13 @@ from offbeat_core.files import delete_files
 from offbeat_private.masks.envelope import parse
 
 from offbeat.coordinator import Coordinator
+from offbeat.service.accounts.registry import OWNER as ACCOUNTS
 from offbeat.service.engine.call_recorder import UpdateFiles
 from offbeat.service.engine.live_run import needed_versions
 from offbeat.service.engine.server_checkpoint import load_checkpoint
 from offbeat.service.log.log import BEST, COORDINATOR, Row
 from offbeat.service.store.call_records import UpdateFolder, call_of, vector_of
+from offbeat.service.store.database import numbers_of
 from offbeat.service.store.model_files import Layout, ModelFiles
 from offbeat.service.store.shared_files import OWNER as CHECKPOINT
 from offbeat.service.store.store import Store
@@ -68,6 +70,8 @@ class Replay:
         try:
             values = row.values
             self.state.apply(row, values)
+            if row.owner == ACCOUNTS and row.name == "forget_client":
+                self.history.forget(values["client"])
             if row.owner == COORDINATOR:
                 self._call(row)
                 self.now = max(self.now, values["now"])
@@ -83,7 +87,10 @@ class Replay:
     def _delete_covered(self, number: int) -> None:
         """Delete this server's files that another one's checkpoint covers."""
         needed = needed_versions(self.coordinator) | _version_of(self.state.best)
-        delete_files([*self.files.forget(number), *self.models.forget(needed)])
+        checkpoints = self._folder / "checkpoints"
+        # The shared one replaces them; what was deleted of a client may be in these.
+        earlier = [checkpoints / f"{own}.safetensors" for own in numbers_of(checkpoints) if own < number]
+        delete_files([*self.files.forget(number), *self.models.forget(needed), *earlier])
 
     def _call(self, row: Row) -> None:
         algorithm, visits = self.coordinator.algorithm, self.coordinator.visits

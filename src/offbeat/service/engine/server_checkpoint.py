@@ -53,9 +53,22 @@ class CheckpointWriter:
         self._kept_versions: set[int] = set()  # needed at the last checkpoint, and perhaps being downloaded
         # Held by the thread that writes, also if the call that waits for it was cancelled.
         self._write_lock = threading.Lock()
+        self._one_at_a_time = asyncio.Lock()
 
     async def write(self) -> None:
         """Write a checkpoint; ``OSError`` or ``Refusal`` if the disk is full."""
+        async with self._one_at_a_time:
+            await self._write_next()
+
+    async def write_and_forget(self) -> None:
+        """Write a checkpoint, and wait until all that it covers is deleted."""
+        await self.write()
+        while self._covered:  # as long as a standby may read it
+            await asyncio.sleep(_LOOK_SECONDS)
+            async with self._one_at_a_time:
+                await self._forget()
+
+    async def _write_next(self) -> None:
         engine = self._engine
         await engine.publisher.publish()  # so that the lock is held for less time
         async with engine.lock:

@@ -59,13 +59,13 @@ class UpdateIntake:
             engine.log_writer.check()
             body = await self._body(client, asked, assignment.plan)
             norm = None if asked.norm is None else self._checks.relative_norm(header, assignment.plan, asked.norm)
-            self._accounts.check_client(client)
             decision = await self._decide(client, visit, header, body, check_in=check_in)
         except OSError as error:
             raise engine.disk.refusal(error) from None
         finally:
             self.delete_unused(asked.blob)
-        if isinstance(decision.receipt, Receipt) and decision.receipt.counted:
+        is_known = self._accounts.sites[client].forgotten is None
+        if isinstance(decision.receipt, Receipt) and decision.receipt.counted and is_known:
             if norm is not None:
                 engine.history.norms.add(client, norm)
             if isinstance(header, UpdateHeader) and not self._accounts.examples.is_known(client):
@@ -82,6 +82,7 @@ class UpdateIntake:
         engine, refusal = self._engine, None
         following: Assignment | None = None
         async with engine.lock:
+            self._accounts.check_client(client)
             receipt = engine.outcome(client, visit, header.digest)
             if receipt is None:
                 try:

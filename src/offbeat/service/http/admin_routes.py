@@ -87,6 +87,11 @@ def _add_client_routes(app: FastAPI, service: Operations) -> None:
         """Revoke a client's tokens, and free its slot."""
         await service.revoke(number)
 
+    @app.delete("/v1/clients/{number}/data")
+    async def forget(_: Admin, number: Number) -> server_messages.Forgotten:
+        """Delete what the server holds of a client."""
+        return await service.forget(number)
+
     @app.get("/v1/admin/clients")
     async def clients(_: Viewer, after: After = None, limit: Limit = 100) -> server_messages.ClientPage:
         """List clients, by number from the one after ``after``."""

@@ -7,7 +7,7 @@ its successor, whatever clocks and networks do.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -108,6 +108,29 @@ class Log(Protocol):
 
         Raises:
             LogUnavailableError: Some may still be there.
+        """
+        ...
+
+    async def rows_of(self, owner: str) -> list[Row]:
+        """Return the rows of an owner that is not the coordinator, in order.
+
+        Raises:
+            LogUnavailableError: The log cannot be read now.
+        """
+        ...
+
+    async def redact(self, text: str, change: Callable[[Row], Row | None]) -> int:
+        """Change rows, all but their numbers, epochs, owners and entries.
+
+        Args:
+            text: A part of the arguments of the rows that may have to be changed.
+            change: Returns the row that takes a row's place; None to leave it.
+
+        Returns:
+            How many rows were changed.
+
+        Raises:
+            LogUnavailableError: Some may not have been.
         """
         ...
 

@@ -11,7 +11,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.serving.console_log import event
 from pydantic_core import to_json
 
-from offbeat.service.log.log import Change, LogUnavailableError, ReplacedError, Row, UnknownOutcomeError
+from offbeat.service.log.log import Change, Log, LogUnavailableError, ReplacedError, Row, UnknownOutcomeError
 from offbeat.service.log.term import Term
 from offbeat.service.refusal import Refusal, unwritable
 from offbeat.service.store.disk import Disk, is_temporary
@@ -69,6 +69,11 @@ class LogWriter:
         self._loop = asyncio.get_running_loop()
         self._last_sign: float | None = None
         self._task = asyncio.create_task(self._work())
+
+    @property
+    def log(self) -> Log:
+        """The log."""
+        return self._term.log
 
     @property
     def epoch(self) -> int:

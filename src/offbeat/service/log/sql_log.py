@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from offbeat.service.log.tables import bodies, is_rare, log, prepare
 T = TypeVar("T")
 
 _FORGOTTEN_AT_ONCE = 100  # small updates
+_READ_AT_ONCE = 10_000  # rows
 _columns_of = attrgetter(*(column.name for column in log.c if column.name != "run"))
 
 END_HUNG = """
@@ -92,6 +94,18 @@ class SqlLog:
         # A part at a time, so that appends need not wait for all of them.
         while await self._in_thread(lambda: self._forget_bodies(last)):
             pass
+
+    async def rows_of(self, owner: str) -> list[Row]:
+        """Return an owner's rows; see ``Log``."""
+        return await self._in_thread(lambda: self.read_now(is_rare & (log.c.owner == owner)))
+
+    async def redact(self, text: str, change: Callable[[Row], Row | None]) -> int:
+        """Change rows; see ``Log``."""
+        number, last = 0, await self._in_thread(self.last_number_now)
+        # A part at a time, so that appends need not wait for all of them.
+        for after in range(0, last, _READ_AT_ONCE):
+            number += await self._in_thread(partial(self._redact, after, text, change))
+        return number
 
     async def tidy(self) -> None:
         """Give back the space of SQLite's write-ahead log and of its free pages."""
@@ -246,6 +260,19 @@ class SqlLog:
         except exc.DBAPIError as error:
             raise self._unavailable(error) from error
 
+    def _redact(self, after: int, text: str, change: Callable[[Row], Row | None]) -> int:
+        is_next = (log.c.number > after) & (log.c.number <= after + _READ_AT_ONCE)
+        found = self.read_now(is_next & log.c.arguments.contains(text, autoescape=True))
+        changed = [new for row in found if (new := change(row)) is not None and new != row]
+        try:
+            with self._engine.begin() as connection:
+                for row in changed:
+                    is_row = (log.c.run == self.run) & (log.c.number == row.number)
+                    connection.execute(sa.update(log).where(is_row).values(**_redactable(row)))
+        except exc.DBAPIError as error:
+            raise self._unavailable(error) from error
+        return len(changed)
+
     def _end_hung(self) -> None:
         with self.connected() as connection:
             connection.exec_driver_sql(END_HUNG)
@@ -272,6 +299,10 @@ class SqlLog:
                 with suppress(exc.DBAPIError):
                     self._truncate()
         return LogUnavailableError(_line(error))
+
+
+def _redactable(row: Row) -> dict[str, Any]:
+    return {"name": row.name, "arguments": row.arguments, "digest": row.digest, "blob": row.blob}
 
 
 def _line(error: exc.DBAPIError) -> str:

@@ -21,6 +21,7 @@ from offbeat.service.store.database import RARE, best_version, numbers_of, opene
 from offbeat.service.store_settings import FILE as STORE
 from offbeat.service.store_settings import StoreSettings, noted_shared_store
 
+_ERASURE_SECONDS = 300.0  # a checkpoint of a large model, and the time for which a standby may read the one before
 _OTHERS = "; if it stands by, run this on the machine that leads, which offbeat server status names"
 
 
@@ -92,6 +93,12 @@ def revoke_client(folder: Path, which: str) -> int:
     return number
 
 
+def forget_client(folder: Path, which: str) -> dict[str, Any]:
+    """Delete what a server holds of a client; return the answer, a ``Forgotten``."""
+    number = _number(_listed(folder), which)
+    return _ask(folder, "DELETE", f"/v1/clients/{number}/data", seconds=_ERASURE_SECONDS)
+
+
 def rename_client(folder: Path, which: str, name: str) -> int:
     """Give a client another name; return its number."""
     number = _number(_listed(folder), which)
@@ -151,12 +158,14 @@ def revoke_token(folder: Path, token_id: str) -> None:
     _ask(folder, "DELETE", f"/v1/tokens/{quote(token_id, safe='')}")
 
 
-def _ask(folder: Path, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+def _ask(
+    folder: Path, method: str, path: str, body: dict[str, Any] | None = None, seconds: float = 10.0
+) -> dict[str, Any]:
     url, token = (_read(folder, name) for name in ("url", "admin-token"))
     headers = {"Authorization": f"Bearer {token}"}
     verify = trust(folder) if url.startswith("https:") else False  # loading the system's certificates takes time
     try:
-        answer = httpx.request(method, f"{url}{path}", json=body, headers=headers, verify=verify, timeout=10)
+        answer = httpx.request(method, f"{url}{path}", json=body, headers=headers, verify=verify, timeout=seconds)
         if answer.headers.get("content-type") == "application/problem+json":
             problem = answer.json()
             if problem["kind"] == "unknown-token":

@@ -31,6 +31,7 @@ from offbeat.service.accounts.registry import Kind
 from offbeat.service.audit.audit_log import AuditLog, start_facts
 from offbeat.service.blobs.check_blobs import check
 from offbeat.service.engine.engine import Engine
+from offbeat.service.engine.erasure import Erasure
 from offbeat.service.engine.evaluation_queue import EvaluationQueue
 from offbeat.service.engine.leader import Leader
 from offbeat.service.engine.lease_timer import LeaseTimer
@@ -150,6 +151,7 @@ async def _serve(
         engine.shared,
         is_presigned=settings.store is not None and settings.store.presigned,
     )
+    service.erasure = Erasure(engine, service.accounts, checkpoints, front.uploads, settings.folder)
     app = make_app(service, front, connections)
     fronts = Fronts(service, leader, app, settings, listener)
     http = None if settings.front_processes else HttpServer(app, connections, listener, settings.certificates, limit)
@@ -166,6 +168,7 @@ async def _serve(
     for work in (timer.run(), connections.keep_watch(), schedule.run(), stop.wait()):
         end.start(work)
     end.start(service.accounts.audit.flush_regularly())
+    end.start(service.erasure.run())
     end.start(service.progress.run())
     if engine.run.best is not None:
         end.start(engine.run.best.run())

@@ -46,6 +46,7 @@ def listed(state: ServerState) -> list[dict[str, Any]]:
     return [
         listed_client(client, site.name, site.enrolled, site.revoked, state.tally[client]).model_dump()
         for client, site in state.registry.sites.items()
+        if site.forgotten is None
     ]
 
 

@@ -1,8 +1,9 @@
 """Conversion between the coordinator's calls and the log's rows."""
 
 import base64
+import json
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -18,6 +19,8 @@ from offbeat.service.store.shared_files import SharedFiles
 from offbeat.service.updates.update_body import BufferedUpdate, StoredUpdate
 
 _VECTORS = ("vector", "opened")  # an update's, or an opened sum's
+_SENT = frozenset({"receive", "note_speed", "note_steps"})  # calls with what a client has sent
+_TALLIED = frozenset({"now", "client", "visit", "outcome"})
 _NOT_IN_ARGUMENTS = frozenset({*_VECTORS, "base"})  # in the update's file, and in models/
 
 
@@ -78,6 +81,17 @@ def entry_of(call: RecordedCall, outcome: list[Any] | None) -> tuple[Change, Bel
         case _:
             pass
     return Change(COORDINATOR, call.name, arguments), belongings
+
+
+def redacted(row: Row) -> Row | None:
+    """Return a call's row without what its client sent; None if that is nothing.
+
+    Only what a tally needs is left, so it cannot be replayed.
+    """
+    if row.name not in _SENT:
+        return None
+    values = {name: value for name, value in row.values.items() if name in _TALLIED}
+    return replace(row, arguments=json.dumps(values, separators=(",", ":")), digest=None, blob=None)
 
 
 def vector_of(call: RecordedCall) -> object:

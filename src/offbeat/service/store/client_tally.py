@@ -84,6 +84,10 @@ class ClientTally:
         """Record that a client has sent a request."""
         self._of(client).last_seen = self._clock()
 
+    def forget(self, client: int) -> None:
+        """Delete when a client was last seen; the counts stay, as in the log."""
+        self._of(client).last_seen = None
+
     def note(self, name: str, arguments: Mapping[str, Any]) -> None:
         """Count the visits that a call begins or ends, with its row's ``arguments``."""
         outcome = arguments.get("outcome")

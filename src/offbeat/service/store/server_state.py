@@ -98,6 +98,8 @@ class ServerState:
                 self.tally.note(row.name, values)
             case registry.OWNER:
                 self.registry.apply(row.name, values)
+                if row.name == "forget_client":
+                    self.tally.forget(values["client"])
             case log.RUN:
                 self.run.apply(row.name, values)
             case log.BEST:

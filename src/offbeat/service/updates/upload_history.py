@@ -42,6 +42,11 @@ class Digests:
         if counted:
             self._counted[client] = (visit, digest)
 
+    def forget(self, client: int) -> None:
+        """Delete the digests of a client."""
+        self._last.pop(client, None)
+        self._counted.pop(client, None)
+
     def get(self, client: int, visit: int) -> str | None:
         """Return the digest of a visit's upload; None if it is unknown by now."""
         known = (self._last.get(client), self._counted.get(client))
@@ -86,6 +91,10 @@ class UsualNorms:
             del self._norms[next(iter(self._norms))]
         if len(self._norms) >= self._min_clients:
             self.usual = max(self.usual, statistics.median_low(self._norms.values()))
+
+    def forget(self, client: int) -> None:
+        """Delete the norm of a client."""
+        self._norms.pop(client, None)
 
     @property
     def limit(self) -> float | None:
@@ -144,6 +153,14 @@ class UploadHistory:
     digests: Digests  # identify a repeated upload
     norms: UsualNorms  # bound the norms of later updates
     keys: ClientKeys  # of masked updates
+
+    def forget(self, client: int) -> None:
+        """Delete what is held of a client.
+
+        Except its key, for which participations are counted.
+        """
+        self.digests.forget(client)
+        self.norms.forget(client)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the history as plain values."""

@@ -136,8 +136,19 @@ class Uploads:
             return file.size
         del self._files[client]
         complete = self._new_path(path.name)
-        path.replace(complete)
+        try:
+            path.replace(complete)
+        except FileNotFoundError:
+            raise Refusal("wrong-offset", "the upload was deleted: ask for the offset") from None
         return CompleteBody(complete, file.digest(), file.norm())
+
+    async def forget(self, client: int) -> int:
+        """Give up a client's upload; return how many incomplete bodies were deleted."""
+        if (upload := self._large.get(client)) is not None:
+            upload.cancel()
+            await asyncio.wait([upload])
+        self._files.pop(client, None)
+        return delete_partial(self._partial, client)
 
     def undecided(self, client: int) -> AbstractContextManager[None]:
         """Count a large body of the client as undecided within the context."""
@@ -242,6 +253,14 @@ class _Patience:
             else:
                 problem = f"{self._size} bytes came slower than {_SLOWEST} bytes a second"
             raise Refusal("too-slow", f"{problem}: go on later") from None
+
+
+def delete_partial(folder: Path, client: int) -> int:
+    """Delete a client's incomplete bodies in a folder; return their number."""
+    paths = list(folder.glob(f"{client}-*"))
+    for path in paths:
+        path.unlink(missing_ok=True)
+    return len(paths)
 
 
 def clean_up(folder: Path, used: Container[Path], fronts: int = 0) -> None:

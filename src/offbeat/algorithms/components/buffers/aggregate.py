@@ -331,7 +331,7 @@ class Sum(Aggregate):
 
 
 def latest_places(clients: Sequence[int], client: int, most: int) -> list[int]:
-    """Return the last places of a client among the clients of updates, at most so many."""
+    """Return the last places of a client among updates' clients, ``most`` at most."""
     places = [place for place, one in enumerate(clients) if one == client]
     return places[max(0, len(places) - most) :]
 
