@@ -7,7 +7,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help oldest run check bytecode test test-long test-all test-studies test-algorithm lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages planted bench-service bench-viewers bench-privacy front-picture live-page docs axe reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
+.PHONY: help oldest run check bytecode test test-long test-all test-studies test-algorithm lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages planted bench-service bench-viewers bench-privacy oidc-provider front-picture live-page docs axe reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -114,8 +114,8 @@ audit: .venv/installed-dev ## attack the noise of private sums 20 times for each
 faults: .venv/installed-dev ## let each system call of the service fail once in process, and 200 of a real server's (needs strace)
 	OFFBEAT_FAULTS=all OFFBEAT_SERVER_FAULTS=200 $(BIN)/pytest -v tests/service/test_faults.py tests/e2e/test_service_faults.py
 
-hostile: .venv/installed-dev ## attack a server with 100,000 hostile connections, over HTTP and over TLS (CI: 300 each)
-	OFFBEAT_HOSTILE=100000 $(BIN)/pytest -v tests/service/test_hostile.py
+hostile: .venv/installed-dev ## attack a server with 100,000 hostile connections, over HTTP and over TLS (CI: 300 each), and 100,000 callbacks of logins (CI: 1,000)
+	OFFBEAT_HOSTILE=100000 $(BIN)/pytest -v tests/service/test_hostile.py tests/service/login/test_random_callbacks.py
 
 bench-simulation: .venv/installed ## client updates a second, beside a plain loop; ARGS="--quick" takes a few minutes
 	$(BIN)/python benchmarks/simulation.py $(ARGS)
@@ -207,6 +207,11 @@ $(FLOWER)/installed: .venv/installed-dev
 
 test-flower: $(FLOWER)/installed ## tests with real Flower, in an environment of their own (0.3 GB); ARGS=--ignore=tests/flower/e2e leaves out the long ones
 	$(FLOWER)/bin/python -m pytest -p no:cacheprovider -W default tests/flower $(ARGS)
+
+oidc-provider: build/oidc-provider/installed ## install a certified OpenID Connect provider from npm, for tests of logins (3 MB)
+build/oidc-provider/installed:
+	npm install --silent --no-audit --no-fund --prefix $(@D) oidc-provider@9
+	touch $@
 
 FIGURES := $(wildcard experiments/algorithms/*.toml)
 figures: .venv/installed ## run experiments/algorithms/, draw the figures of docs/algorithms/ again; FIGURES=FILE for one of them

@@ -27,6 +27,7 @@ from offbeat.config.algorithm_table import (
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.fronts_section import FrontsSection
 from offbeat.config.local_section import COMPRESSION_FACTORIES, LR_DECAY_FACTORIES
+from offbeat.config.login_section import LoginSection
 from offbeat.config.server_file import ServiceSection
 from offbeat.config.webhook_section import WebhookSection
 from offbeat.service.store_settings import StoreSettings
@@ -70,6 +71,7 @@ def reference() -> str:
     parts += ["## `[service]`", *_service(ServiceSection.model_json_schema())]
     parts += ["## `[store]`", *_store(StoreSettings.model_json_schema())]
     parts += ["## `[webhook]`", *_webhook(WebhookSection.model_json_schema())]
+    parts += ["## `[login]`", *_login(LoginSection.model_json_schema())]
     parts += ["## `[fronts]`", *_fronts(FrontsSection.model_json_schema())]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
@@ -215,6 +217,14 @@ def _store(section: Mapping[str, Any]) -> Iterator[str]:
 def _webhook(section: Mapping[str, Any]) -> Iterator[str]:
     yield "Only in a server's file: [messages](concepts/operate.md#messages) about events of the run to a URL of yours."
     yield _table(section, "webhook.")
+
+
+def _login(section: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        "Only in a server's file: [logins](concepts/clients-and-tokens.md#logins) of people through an OpenID Connect "
+        "provider."
+    )
+    yield _table(section, "login.")
 
 
 def _fronts(section: Mapping[str, Any]) -> Iterator[str]:

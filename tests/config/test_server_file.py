@@ -47,6 +47,11 @@ algorithm = "fedbuff"
         ('["accuracy"]', '["accuracy", "training_loss"]', "training_loss is for simulations"),
         ("clients = 4", "clients = 4\ncertificate = 'x.pem'", "service: set both certificate and key, or neither"),
         ("clients = 4", "clients = 4\nkeep_best = 'f1'", "service.keep_best = 'f1': must be one of accuracy, loss"),
+        (
+            "[data]",
+            "tls = false\n[login]\nissuer = 'https://id.example'\nclient_id = 'a'\nroles = { admin = ['a'] }\n[data]",
+            "login.url is missing: with tls = false",
+        ),
         ("[algorithm]", "[algorithm]\nlocal = { lr = 0.5 }", "algorithm.local: put it into \\[local\\]"),
         ('algorithm = "fedbuff"', "", "algorithm.algorithm is missing: name one"),
         ('"fedbuff"', '"fedbuf"', "algorithm: unknown algorithm 'fedbuf'"),
@@ -87,6 +92,18 @@ def test_a_webhook_may_change_when_the_server_restarts(tmp_path: Path) -> None:
     webhook = load(path).settings().webhook
     assert webhook is not None
     assert webhook.secret == b"0123456789abcdef"  # relative to the file
+    assert load(path).resolved() == without.resolved()
+
+
+def test_logins_may_change_when_the_server_restarts(tmp_path: Path) -> None:
+    path = tmp_path / "server.toml"
+    path.write_text(SERVER, encoding="utf-8")
+    without = load(path)
+    table = "issuer = 'https://id.example'\nclient_id = 'offbeat'\nroles = { admin = ['fl-admins'], viewer = ['*'] }\n"
+    path.write_text(f"{SERVER}[login]\n{table}", encoding="utf-8")
+    login = load(path).settings().login
+    assert login is not None
+    assert login.roles == {"admin": {"fl-admins"}, "viewer": {"*"}}
     assert load(path).resolved() == without.resolved()
 
 

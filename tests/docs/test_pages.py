@@ -118,7 +118,7 @@ def test_toml_is_valid(page, tmp_path):
         if {"terms", "clients"} <= set(table):
             parse_roster(table, page)
             continue
-        if {"service", "webhook", "fronts"} & set(table):
+        if {"service", "webhook", "login", "fronts"} & set(table):
             server = example if "service" in table else server  # other sections go into the file before
             merged = {key: server.get(key, {}) | value for key, value in table.items()}
             server = server | merged

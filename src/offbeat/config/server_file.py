@@ -25,6 +25,7 @@ from offbeat.config.experiment_sections import (
 )
 from offbeat.config.fronts_section import FrontsSection
 from offbeat.config.local_section import LocalSection
+from offbeat.config.login_section import LoginSection
 from offbeat.config.measured_metrics import best_metric, check_not_private, lower_is_better, server_early_stop
 from offbeat.config.model_sections import ModelSection
 from offbeat.config.privacy_section import PrivacySection
@@ -104,6 +105,8 @@ class ServerFile(Section):
     """A log and large files that several servers share: one of them leads, the others stand by."""
     webhook: WebhookSection | None = None
     """Messages about the run to a URL of yours; none if it is left out."""
+    login: LoginSection | None = None
+    """People log in to the live page through an OpenID Connect provider; by tokens alone if it is left out."""
     fronts: FrontsSection | None = None
     """Servers on other machines that serve clients for the one that leads."""
     model: ModelSection
@@ -175,6 +178,12 @@ class ServerFile(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_login(self) -> "ServerFile":
+        if self.login is not None and self.login.url is None and not self.service.tls:
+            raise ValueError("login.url is missing: with tls = false, set the https:// address of the live page")
+        return self
+
+    @model_validator(mode="after")
     def _check_norm(self) -> "ServerFile":
         # The limit of [server] has always been the one that applied, and must not change when a server restarts.
         if self.server.max_update_norm is not None and self.service.max_update_norm is not None:
@@ -222,6 +231,7 @@ class ServerFile(Section):
             "folder": Path(self.service.folder),
             "store": self.store,
             "webhook": self.webhook and self.webhook.settings(),
+            "login": self.login and self.login.settings(),
             "fronts": fronts and FrontsElsewhere(fronts.host, fronts.port, fronts.certificates),
             "service": self.service.model_copy(update={"max_update_norm": limit}),
             "lease_seconds": self.server.lease_seconds,
@@ -246,7 +256,9 @@ class ServerFile(Section):
     def resolved(self) -> dict[str, Any]:
         """Return what must not change when the server restarts, with defaults."""
         table = self.model_dump(
-            exclude_none=True, exclude={"service", "store", "webhook", "fronts", "algorithm", "evaluate"}, mode="json"
+            exclude_none=True,
+            exclude={"service", "store", "webhook", "login", "fronts", "algorithm", "evaluate"},
+            mode="json",
         )
         if self.privacy is not None:  # the helper's address may change
             table["privacy"] |= {"helper": self.privacy.helper is not None}

@@ -15,6 +15,7 @@ from pydantic import Field, field_validator
 from offbeat.early_stop import BestMetric, EarlyStop
 from offbeat.service.client_evaluation.client_evaluations import ClientEvaluationSettings
 from offbeat.service.engine.privacy_status import PrivacySettings
+from offbeat.service.login.login_settings import LoginSettings
 from offbeat.service.store_settings import StoreSettings
 from offbeat.service.webhook.webhook_settings import WebhookSettings
 
@@ -85,6 +86,7 @@ class ServerSettings:
     service: ServiceSettings = field(default_factory=ServiceSettings)
     store: StoreSettings | None = None  # a log and blobs that several servers share; None: in the folder
     webhook: WebhookSettings | None = None  # None: no messages
+    login: LoginSettings | None = None  # None: people have tokens only
     certificates: Certificates | None = None  # for TLS; None for plain HTTP
     front_processes: int = 0  # that serve clients in place of the leader's own process, on its machine
     fronts: FrontsElsewhere | None = None  # None if there are none on other machines

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from offbeat.service.accounts.accounts import Accounts
-from offbeat.service.accounts.registry import AccountRegistry
+from offbeat.service.accounts.registry import OWNER, AccountRegistry
 from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.refusal import Refusal, no_space
 from offbeat.service.store.server_state import ServerState
@@ -42,8 +42,9 @@ class Opened:
 
     def open(self, *, limit=3, token_seconds=100.0, max_examples=50):
         registry = AccountRegistry()
-        for _, name, values in self.log_writer.changes:
-            registry.apply(name, values)
+        for owner, name, values in self.log_writer.changes:
+            if owner == OWNER:
+                registry.apply(name, values)
         self._is_saved = not self._is_saved
         if self._is_saved:
             registry = AccountRegistry(json.loads(json.dumps(registry.state_dict())))

@@ -9,6 +9,7 @@ from offbeat_core.tokens import looks_like, new_token, token_hash
 from offbeat.service.accounts.declared_examples import DeclaredExamples
 from offbeat.service.accounts.issued_tokens import IN_FOLDER, IssuedTokens, token_id
 from offbeat.service.accounts.registry import OWNER, Account, AccountRegistry, Kind, Site, suffices
+from offbeat.service.accounts.sessions import Sessions
 from offbeat.service.accounts.token_forms import CHALLENGE, PREFIXES, hash_of, unknown_token
 from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.log.log import Change
@@ -18,6 +19,7 @@ from offbeat.service.refusal import Refusal
 _REMEDIES: dict[Kind, str] = {
     "enrolment": "ask for a new enrolment token",
     "client": "ask for a new enrolment token, and enrol again in another folder",
+    "session": "log in again",
     "viewer": "ask an admin for another one",
     "operator": "ask an admin for another one",
     "admin": "make another one on the server's machine: offbeat server tokens make FOLDER admin --output FILE",
@@ -48,7 +50,8 @@ class Accounts:
         self.audit = audit
         self.sites = registry.sites
         self.examples = DeclaredExamples(self.sites, clients_limit, max_examples)
-        self.issued = IssuedTokens(registry, log_writer, audit, clock)
+        self.sessions = Sessions(audit, clock)
+        self.issued = IssuedTokens(registry, self.sessions, log_writer, audit, clock)
         self._registry = registry
         self._log_writer = log_writer
         self._limit = clients_limit
@@ -66,19 +69,20 @@ class Accounts:
         A role's token is also accepted where a lesser role's is needed.
         """
         hashed = hash_of(token, kind)
-        if hashed in self._registry.accounts:
+        if self._find(hashed) is not None:
             return self.check_hash(hashed, kind)
         raise unknown_token(token or "", kind)
 
     def check_hash(self, hashed: str, kind: Kind) -> int:
         """Return as ``check``, for the SHA-256 of a token."""
-        account = self._registry.accounts.get(hashed)
+        account = self._find(hashed)
         if account is None:
             raise unknown_token("", kind)
         if not suffices(account.kind, kind):
             raise Refusal("foreign-token", f"the token is of the kind {account.kind}: send one of the kind {kind}")
-        is_in_folder = account.kind == "admin" and account.name == IN_FOLDER
-        remedy = _REMEDY_IN_FOLDER if is_in_folder else _REMEDIES[account.kind]
+        is_session = hashed in self.sessions.accounts
+        is_in_folder = account.kind == "admin" and account.name == IN_FOLDER and not is_session
+        remedy = _REMEDY_IN_FOLDER if is_in_folder else _REMEDIES["session" if is_session else account.kind]
         match account.state(self._clock()):
             case "expired":
                 raise Refusal("expired-token", f"the token has expired: {remedy}", CHALLENGE)
@@ -94,7 +98,14 @@ class Accounts:
 
     def role_of(self, token: str) -> str:
         """Return the kind of a token that is known."""
-        return self._registry.accounts[token_hash(token)].kind
+        account = self._find(token_hash(token))
+        assert account is not None
+        return account.kind
+
+    def actor_of(self, token: str) -> str:
+        """Return the audit log's name for a known token: a person, or the token's id."""
+        session = self.sessions.accounts.get(token_hash(token))
+        return token_id(token) if session is None else f"sub:{session.name}"
 
     def check_any(self, token: str | None, *, may_have_ended: bool) -> None:
         """Check a token of any kind before the request's body is read.
@@ -211,7 +222,10 @@ class Accounts:
     def _account(self, token: str) -> Account | None:
         if not any(looks_like(token, prefix) for prefix in PREFIXES.values()):
             return None
-        return self._registry.accounts.get(token_hash(token))
+        return self._find(token_hash(token))
+
+    def _find(self, hashed: str) -> Account | None:
+        return self._registry.accounts.get(hashed) or self.sessions.accounts.get(hashed)
 
     def _expires(self) -> float | None:
         return None if self._token_seconds is None else self._clock() + self._token_seconds

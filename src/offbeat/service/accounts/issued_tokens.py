@@ -6,6 +6,7 @@ from typing import Any
 from offbeat_core.tokens import new_token, token_hash
 
 from offbeat.service.accounts.registry import OWNER, AccountRegistry, Kind
+from offbeat.service.accounts.sessions import Sessions
 from offbeat.service.accounts.token_forms import PREFIXES
 from offbeat.service.audit.audit_log import AuditLog
 from offbeat.service.log.log import Change
@@ -25,12 +26,18 @@ def token_id(token: str) -> str:
 
 
 class IssuedTokens:
-    """Makes, lists and revokes all tokens but the clients'."""
+    """Makes, lists and revokes all tokens but the clients', sessions included."""
 
     def __init__(
-        self, registry: AccountRegistry, log_writer: LogWriter, audit: AuditLog, clock: Callable[[], float]
+        self,
+        registry: AccountRegistry,
+        sessions: Sessions,
+        log_writer: LogWriter,
+        audit: AuditLog,
+        clock: Callable[[], float],
     ) -> None:
         self._registry = registry
+        self._sessions = sessions
         self._log_writer = log_writer
         self._audit = audit
         self._clock = clock
@@ -47,7 +54,7 @@ class IssuedTokens:
                 uses=account.uses,
                 expires_seconds=None if account.expires is None else account.expires - now,
             )
-            for hashed, account in self._registry.issued.items()
+            for hashed, account in [*self._registry.issued.items(), *self._sessions.accounts.items()]
         ]
 
     def make(self, kind: Kind, *, uses: int | None = None, seconds: float | None = None, name: str = "") -> str:
@@ -62,14 +69,16 @@ class IssuedTokens:
 
     def revoke(self, token_id: str) -> None:
         """Revoke a token; ``no-such-token`` if none has this id."""
-        found = [hashed for hashed in self._registry.issued if hashed[:_ID_DIGITS] == token_id]
+        known = [*self._registry.issued, *self._sessions.accounts]
+        found = [hashed for hashed in known if hashed[:_ID_DIGITS] == token_id]
         if not found:
             raise Refusal(
                 "no-such-token",
                 f"there is no token {token_id[:100]!r}: list them with offbeat server tokens",
             )
         for hashed in found:
-            self._revoke(hashed)
+            if not self._sessions.end(hashed):
+                self._revoke(hashed)
 
     def keep_in_folder(self, kind: Kind, token: str | None) -> None:
         """Revoke all tokens of a kind that the folder's files have held, except ``token``."""

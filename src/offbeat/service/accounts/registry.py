@@ -13,7 +13,7 @@ OWNER = "accounts"
 Role = Literal["viewer", "operator", "admin"]
 """The part of a person or a program that looks after the server; each may do all that those before it may."""
 
-Kind = Literal["enrolment", "client"] | Role
+Kind = Literal["enrolment", "client", "session"] | Role
 State = Literal["valid", "expired", "used up", "revoked"]
 
 _ROLES = get_args(Role)

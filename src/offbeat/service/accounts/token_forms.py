@@ -8,6 +8,7 @@ from offbeat.service.refusal import Refusal
 PREFIXES: dict[Kind, str] = {
     "enrolment": "obe_",
     "client": "obc_",
+    "session": "obs_",
     "viewer": "obv_",
     "operator": "obo_",
     "admin": "oba_",
@@ -20,6 +21,7 @@ CHALLENGE = {"WWW-Authenticate": "Bearer"}
 _IF_UNKNOWN: dict[Kind, str] = {
     "enrolment": "ask for a new enrolment token",
     "client": "enrol again",
+    "session": "log in again",
     "viewer": "ask an admin for another one",
     "operator": "ask an admin for another one",
     "admin": "take the one in the file admin-token of the server's folder",

@@ -25,7 +25,7 @@ OWNER = "audit"
 """The owner of the log's rows that only report something."""
 
 acting: ContextVar[str | None] = ContextVar("acting", default=None)
-"""The id of the admin token behind the request, which goes into each entry."""
+"""The id of the admin token behind the request, or the person, which goes into each entry."""
 
 
 class AuditLog:
@@ -87,6 +87,7 @@ def start_facts(settings: ServerSettings) -> dict[str, Any]:
         "evaluate_every": settings.evaluate_every,
         "evaluate_on_clients": settings.evaluate_on_clients,
         "keep_best": settings.best_metric and settings.best_metric.name,
+        "login": settings.login and settings.login.issuer,
     }
     return {
         "version": metadata.version("offbeat"),

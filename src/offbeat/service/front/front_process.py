@@ -25,6 +25,7 @@ from offbeat.service.http.front_app import make_front_app
 from offbeat.service.internal.answers import DownloadPermission
 from offbeat.service.internal.channel import Address
 from offbeat.service.internal.leader_connection import LeaderConnection
+from offbeat.service.login.login_settings import SECURE_COOKIE
 from offbeat.service.server.common_end import GRACE_SECONDS, CommonEnd, unless_stopped
 from offbeat.service.server.event_loop import run_until_a_signal
 from offbeat.service.store.disk import Disk
@@ -53,6 +54,7 @@ class FrontSettings:
     burst: int  # requests of a client at once
     upload_budget: int  # bytes of uploads under way, at most
     fronts: int = 1  # that share the listener, and the limit of connections of an address
+    session_cookie: str = SECURE_COOKIE  # of people who have logged in
 
 
 def run_child(settings: FrontSettings, listener: socket.socket, logs: tuple[str, Path | None]) -> None:
@@ -108,8 +110,8 @@ async def _serve(
     limit = max_connections(raise_file_limit())
     per_address = settings.connections_per_address or limit // 4
     connections = Connections(listener.getsockname()[1], min(-(-per_address // settings.fronts), limit))
-    front = _front(settings, leader, end.set)
-    http = HttpServer(make_front_app(front, connections), connections, listener, settings.certificates, limit)
+    app = make_front_app(_front(settings, leader, end.set), connections, settings.session_cookie)
+    http = HttpServer(app, connections, listener, settings.certificates, limit)
     serving = end.start(http.serve())
     end.start(connections.keep_watch())
     end.start(stop.wait())

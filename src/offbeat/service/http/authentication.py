@@ -7,7 +7,6 @@ from fastapi import Depends, Request
 from offbeat_core.serving.connections import Connections, peer_of
 from starlette.types import Scope
 
-from offbeat.service.accounts.issued_tokens import token_id
 from offbeat.service.accounts.registry import Role
 from offbeat.service.accounts.token_forms import hash_of
 from offbeat.service.audit.audit_log import acting
@@ -36,7 +35,7 @@ def _check(role: Role, request: Request) -> str:
     accounts = request.app.state.service.accounts
     accounts.check(token, role)
     assert token is not None
-    acting.set(token_id(token))
+    acting.set(accounts.actor_of(token))
     return accounts.role_of(token)
 
 

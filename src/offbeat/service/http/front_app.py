@@ -14,14 +14,15 @@ from offbeat.service.front.front import Front
 from offbeat.service.http.error_answers import error_answer, refusal_answer
 from offbeat.service.http.request_limits import BodyLimit, TokenLimit
 from offbeat.service.http.request_parts import PROBLEMS, bearer_token
+from offbeat.service.http.session_cookie import SessionCookie
 from offbeat.service.http.typed_routes import TypedRoutes
 from offbeat.service.http.visit_routes import add_visit_routes
 
 
-def make_front_app(front: Front, connections: Connections) -> ASGIApp:
+def make_front_app(front: Front, connections: Connections, session_cookie: str) -> ASGIApp:
     """Return the application of a front.
 
-    It has routes of its own, and passes all other requests on to the leader.
+    It has routes of its own, and passes all other requests on to the leader. People who have logged in send the cookie.
     """
     api = new_api(front, connections)
 
@@ -36,7 +37,8 @@ def make_front_app(front: Front, connections: Connections) -> ASGIApp:
     answer = partial(refusal_answer, count)
     app = TypedRoutes(api, partial(error_answer, front, count), Forwarding(front.leader))
     app = BodyLimit(app, _check_form, answer)  # the leader checks the token itself
-    return TokenLimit(app, connections.max_per_token, answer)
+    app = TokenLimit(app, connections.max_per_token, answer)
+    return SessionCookie(app, session_cookie)
 
 
 def _check_form(scope: Scope) -> None:

@@ -19,16 +19,25 @@ from offbeat.service.http.error_answers import error_answer, refusal_answer
 from offbeat.service.http.front_app import new_api
 from offbeat.service.http.live_routes import add_live_routes
 from offbeat.service.http.request_limits import BodyLimit, TokenLimit
+from offbeat.service.http.session_cookie import SessionCookie
 from offbeat.service.http.typed_routes import TypedRoutes
 
 
-def make_app(service: Operations, front: Front, connections: Connections) -> ASGIApp:
+def make_app(service: Operations, front: Front, connections: Connections, public_url: str) -> ASGIApp:
     """Return the application of a server that leads, over these connections."""
     api = new_api(front, connections)
     api.state.service = service
     add_client_routes(api, service, front.uploads)
     add_admin_routes(api, service)
-    add_live_routes(api, service)
+    login = service.settings.login
+    login_url = None
+    if login is not None:
+        from offbeat.service.http.login_routes import LOGIN, add_login_routes  # with joserfc
+
+        url = login.url or public_url
+        add_login_routes(api, service, login, url)
+        login_url = url + LOGIN
+    add_live_routes(api, service, login_url)
 
     @api.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response:
@@ -40,6 +49,8 @@ def make_app(service: Operations, front: Front, connections: Connections) -> ASG
     app = BodyLimit(app, partial(authenticate, service, connections), answer)
     app = TokenLimit(app, connections.max_per_token, answer)
     app = ConfirmedDenials(app, service.engine.confirm, answer)
+    if login is not None:
+        app = SessionCookie(app, login.cookie)
     return RequestTimer(app, service.metrics)
 
 

@@ -1,6 +1,7 @@
 """The live page: its files, and its data."""
 
 import hashlib
+import html
 from functools import partial
 from importlib import resources
 from typing import Annotated
@@ -44,13 +45,22 @@ class _File:
         self.etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 
-class PageFiles:
-    """The files of ``offbeat.web`` that make up the live page, in memory."""
+_NO_LOGIN = b'<a id="log-in" hidden>'
 
-    def __init__(self) -> None:
+
+class PageFiles:
+    """The files of ``offbeat.web`` that make up the live page, in memory.
+
+    The page has a link to ``login``; None for no link.
+    """
+
+    def __init__(self, login: str | None = None) -> None:
         web = resources.files(offbeat.web)
         found = [*web.joinpath("live").iterdir(), web / "uplot.js", web / "uplot.css"]
         self._files = {path.name: _File(path.read_bytes(), _type(path.name)) for path in found if _type(path.name)}
+        if login is not None:
+            link = f'<a id="log-in" href="{html.escape(login)}">'.encode("ascii")
+            self._files["index.html"] = _File(self._files["index.html"].content.replace(_NO_LOGIN, link), "text/html")
 
     def answer(self, name: str, known: str | None = None) -> Response:
         """Return the answer with a file; ``known`` is the header ``If-None-Match``."""
@@ -67,9 +77,12 @@ def _type(name: str) -> str:
     return next((kind for suffix, kind in _TYPES.items() if name.endswith(suffix)), "")
 
 
-def add_live_routes(app: FastAPI, service: Operations) -> None:
-    """Add the live page, which needs no token, and its data to an application."""
-    files, engine = PageFiles(), service.engine
+def add_live_routes(app: FastAPI, service: Operations, login: str | None = None) -> None:
+    """Add the live page, which needs no token, and its data to an application.
+
+    ``login`` is the address at which people log in; None if they have tokens only.
+    """
+    files, engine = PageFiles(login), service.engine
     snapshots = Snapshots(
         partial(live_state, service),
         lambda after: service.clients(after, _SITES).model_dump_json(),

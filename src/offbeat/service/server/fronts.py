@@ -28,6 +28,7 @@ from offbeat.service.front.front_process import FrontSettings, run_child
 from offbeat.service.internal.front_endpoint import FrontEndpoint
 from offbeat.service.internal.internal_certificates import leader_context
 from offbeat.service.internal.questions import Forward, Question
+from offbeat.service.login.login_settings import SECURE_COOKIE
 from offbeat.service.refusal import Refusal
 from offbeat.service.server.common_end import GRACE_SECONDS
 from offbeat.service.server_settings import ServerSettings
@@ -137,6 +138,7 @@ class Fronts:
             burst=settings.burst,
             upload_budget=settings.upload_budget // settings.front_processes,
             fronts=settings.front_processes,
+            session_cookie=SECURE_COOKIE if settings.login is None else settings.login.cookie,
         )
         # A new interpreter: this one has threads, which a fork would break.
         child = multiprocessing.get_context("spawn").Process(

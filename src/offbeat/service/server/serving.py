@@ -152,7 +152,7 @@ async def _serve(
         is_presigned=settings.store is not None and settings.store.presigned,
     )
     service.erasure = Erasure(engine, service.accounts, checkpoints, front.uploads, settings.folder)
-    app = make_app(service, front, connections)
+    app = make_app(service, front, connections, public_url)
     fronts = Fronts(service, leader, app, settings, listener)
     http = None if settings.front_processes else HttpServer(app, connections, listener, settings.certificates, limit)
     schedule = CheckpointSchedule(

@@ -1,15 +1,17 @@
-// Requests with a token, and the page's data again and again.
+// Requests with a token or the cookie of a login, and the page's data again and again.
 
 const PAUSE = 2000, PATIENCE = 15000;  // milliseconds
 
 export class RefusedError extends Error {
-  constructor(status, text) {
+  constructor(status, text, kind) {
     super(text);
     this.status = status;
+    this.kind = kind;
   }
 }
 
 export class Connection {
+  // Without a token the browser's cookie is asked for, which the server takes only with the page's own header.
   constructor(token) {
     this.token = token;
     this.ended = new AbortController();
@@ -20,8 +22,9 @@ export class Connection {
   }
 
   request(path, options = {}) {
-    const headers = {Authorization: `Bearer ${this.token}`, ...options.headers};
-    return fetch(path, {cache: "no-store", credentials: "omit", signal: this.ended.signal, ...options, headers});
+    const own = this.token ? {Authorization: `Bearer ${this.token}`} : {"Offbeat-Page": "1"};
+    const credentials = this.token ? "omit" : "same-origin";
+    return fetch(path, {cache: "no-store", credentials, signal: this.ended.signal, ...options, headers: {...own, ...options.headers}});
   }
 
   // Returns the answer; raises RefusedError with the server's message.
@@ -87,9 +90,9 @@ function untilVisible() {
 }
 
 async function refusal(answer) {
-  let text = `the server answers ${answer.status}`;
+  let problem = {};
   try {
-    text = (await answer.json()).detail ?? text;
+    problem = await answer.json();
   } catch { /* not the server's own answer */ }
-  return new RefusedError(answer.status, text);
+  return new RefusedError(answer.status, problem?.detail ?? `the server answers ${answer.status}`, problem?.kind);
 }

@@ -1,4 +1,4 @@
-// Sign-in, and the page of who has signed in. The token is kept in this tab only.
+// Sign-in, and the page of who has signed in. The token is kept in this tab only; the cookie of a login is the browser's.
 
 import {Connection, RefusedError} from "./connection.js";
 import {byId, write} from "./dom.js";
@@ -46,12 +46,12 @@ async function enter(token) {
     },
     lost: problem => connected(false, `${problem ?? "The server does not answer"}; trying again every few seconds`),
   });
-  if (refused && mine === connection) askForToken(refused.message);
+  if (refused && mine === connection) askForToken(refused.kind === "no-token" ? "" : refused.message);
 }
 
 // What the role may not do is hidden: the server would refuse it.
 function begin(token, role) {
-  sessionStorage.setItem(KEY, token);
+  if (token) sessionStorage.setItem(KEY, token);
   byId("sign-in").hidden = true;
   byId("page").dataset.role = role;
   byId("page").hidden = false;
@@ -86,7 +86,10 @@ byId("sign-in").addEventListener("submit", event => {
   connection?.end();
   enter(byId("token").value.trim());
 });
-byId("sign-out").addEventListener("click", () => askForToken());
+byId("sign-out").addEventListener("click", async () => {
+  if (!connection.token) await act("v1/logout", undefined, "");
+  askForToken();
+});
 addEventListener("hashchange", () => {
   const token = givenToken();
   askForToken();
@@ -98,4 +101,5 @@ addEventListener("pagehide", () => connection?.end());
 addEventListener("pageshow", event => event.persisted && location.reload());
 
 const token = givenToken();
-if (token) enter(token); else askForToken();
+if (!token) askForToken();
+if (token || byId("log-in").hasAttribute("href")) enter(token);

@@ -1,0 +1,1 @@
+"""The login of people through an OpenID Connect provider."""
