@@ -21,16 +21,14 @@ _PASSED_ON = {"etag", "upload-offset", "retry-after", "content-range", "content-
 class ManyRuns:
     """A server of these runs, to which every site is admitted; it runs within the context.
 
-    ``questions`` are the bodies of ``/v1/work``, ``given`` the runs that it named. ``refusals`` are answers, by path,
-    in place of those of a run.
+    ``questions`` are the bodies of ``/v1/work``, ``given`` the runs that it named.
     """
 
     def __init__(self, runs: Mapping[str, Served], expires_seconds: float | None = None) -> None:
         self.runs = dict(runs)
         self.questions: list[dict[str, Any]] = []
         self.given: list[str] = []
-        self.heard: list[tuple[str, str]] = []
-        self.refusals: dict[str, tuple[int, str]] = {}
+        self._renewals = 0
         self.tokens: list[str] = []  # the site's, the last one is valid
         self._expires_seconds = expires_seconds
         self._peers: dict[str, Peer] = {}
@@ -52,20 +50,17 @@ class ManyRuns:
     def answer(self, method: str, path: str, token: str, headers: Mapping[str, str], body: bytes) -> httpx.Response:
         """Return the answer to a request."""
         with self._lock:
-            self.heard.append((method, path))
-            if path in self.refusals:
-                status, kind = self.refusals[path]
-                return httpx.Response(status, json={"title": "", "status": status, "kind": kind, "detail": "refused"})
             if path == "/v1/enrol":
                 return httpx.Response(201, json={"client": 0, "has_runs": True, **self._new_token(json.loads(body))})
             if token not in self.tokens:
                 return httpx.Response(401, json={"kind": "unknown-token", "detail": "unknown"})
+            del self.tokens[: self.tokens.index(token)]  # an older one ends when a new one is used
             if path == "/v1/token":
-                return httpx.Response(200, json=self._new_token({"token": f"obc_{len(self.tokens)}"}))
+                self._renewals += 1
+                return httpx.Response(200, json=self._new_token({"token": f"obc_{self._renewals}"}))
             if path == "/v1/work":
                 self.questions.append(json.loads(body))
                 return httpx.Response(200, json=self._work(**self.questions[-1]))
-            self.tokens = [token]  # an older one ends when a new one is used
             _, _, name, rest = path.split("/", 3)
             answer = self._peer(name).http.request(method, f"/{rest}", content=body, headers=_but_token(headers))
             if answer.is_success and (method == "PUT" or path.endswith("/give-up")):

@@ -5,15 +5,18 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 from offbeat_client.client_run import run_client
-from offbeat_client.http.connection import Backoff
+from offbeat_client.http.connection import Backoff, Connection
 from offbeat_client.visit import Fit, Visit
 from offbeat_core.errors import OffbeatError
 from offbeat_core.files import read_json
+from offbeat_core.http.service_errors import ServiceError
 from offbeat_core.local_plan import Compression
 
 from offbeat.algorithms import SCAFFOLD
@@ -51,6 +54,31 @@ def join(tmp_path: Path, quick: Backoff) -> Callable[..., int]:
     return call
 
 
+class Wire:
+    """The requests that the client sends, and the errors that it gets in place of answers, by path."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.heard: list[tuple[str, str]] = []
+        self.supports: dict[str, str] = {}
+        self.faults: dict[str, BaseException] = {}
+        real = Connection.send
+
+        def send(connection: Connection, method: str, path: str, **options: Any) -> Any:
+            path_and_query = urlsplit(connection.url + path)
+            self.heard.append((method, path_and_query.path))
+            self.supports[path_and_query.path] = connection.supports
+            if path_and_query.path in self.faults:
+                raise self.faults[path_and_query.path]
+            return real(connection, method, path, **options)
+
+        monkeypatch.setattr(Connection, "send", send)
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
+    return Wire(monkeypatch)
+
+
 def models(host: ManyRuns) -> dict[str, list[float]]:
     return {name: served.service.engine.coordinator.algorithm.model.tolist() for name, served in host.runs.items()}
 
@@ -76,12 +104,14 @@ def test_a_client_takes_turns_in_its_runs_until_all_are_over(tmp_path: Path, joi
     assert not (tmp_path / "site" / "kept.json").exists()
 
 
-def test_visits_count_over_all_runs_and_the_next_process_resumes(tmp_path: Path, join: Callable[..., int]) -> None:
+def test_visits_count_over_all_runs_and_the_next_process_resumes(
+    tmp_path: Path, join: Callable[..., int], wire: Wire
+) -> None:
     with hosting(tmp_path / "host", a={}, b={}) as host:
         assert join(host, visits=3) == 3
         assert join(host, enrolment_token=None) == 3
         assert sorted(host.given) == ["a"] * 3 + ["b"] * 3
-        assert host.heard.count(("POST", "/v1/enrol")) == 1
+        assert wire.heard.count(("POST", "/v1/enrol")) == 1
 
 
 def breaks(model: Arrays, visit: Visit) -> None:
@@ -118,13 +148,29 @@ def test_a_run_that_fails_leaves_the_others(
     assert sum(problem in message for message in caplog.messages) == 1
 
 
-def test_unreachable_or_stopping_servers_are_no_failures_of_a_run(tmp_path: Path, join: Callable[..., int]) -> None:
-    with hosting(tmp_path / "host", a={}, b={}) as host:
-        host.refusals["/runs/a/v1/checkin"] = (503, "stopping")
-        with pytest.raises(OffbeatError, match="503 stopping"):
-            join(host)
-        host.refusals.clear()
-        assert join(host) == 6
+def test_a_run_that_does_not_answer_leaves_the_others_for_some_time(
+    tmp_path: Path,
+    join: Callable[..., int],
+    wire: Wire,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("offbeat_client.server_runs._RETRY_SECONDS", 0.2)
+    trained: list[Visit] = []
+
+    def train(model: Arrays, visit: Visit) -> Any:
+        trained.append(visit)
+        return fit(model, visit)
+
+    with hosting(tmp_path / "host", a={}, b={}) as host, ThreadPoolExecutor() as pool:
+        wire.faults["/runs/a/v1/uploads/0"] = ServiceError("PUT", 503, "stopping", "run a has failed")
+        joined = pool.submit(join, host, lambda client: train)
+        until(lambda: host.runs["b"].service.status().finished)
+        until(lambda: caplog.text.count("the client asks there again in 0.2 seconds") > 1)
+        assert host.questions[-1]["without"] == ["a"]
+        wire.faults.clear()
+        assert joined.result(30) == 6
+    assert len(trained) == 6
 
 
 def test_a_site_that_is_refused_ends(tmp_path: Path, join: Callable[..., int]) -> None:
@@ -135,11 +181,39 @@ def test_a_site_that_is_refused_ends(tmp_path: Path, join: Callable[..., int]) -
             join(host)
 
 
-def test_tokens_are_renewed_at_the_root_and_used_in_all_runs(tmp_path: Path, join: Callable[..., int]) -> None:
+def test_tokens_are_renewed_at_the_root_and_used_in_all_runs(
+    tmp_path: Path, join: Callable[..., int], wire: Wire
+) -> None:
     with hosting(tmp_path / "host", expires_seconds=0.0, a={}, b={}) as host:
         assert join(host) == 6
-        assert host.heard.count(("POST", "/v1/token")) >= 6
-        assert not any(path.endswith("/v1/token") for _, path in host.heard if path != "/v1/token")
+    renewals = [path for _, path in wire.heard if path.endswith("/v1/token")]
+    assert len(renewals) >= 6
+    assert set(renewals) == {"/v1/token"}
+
+
+def test_the_server_learns_what_the_clients_of_the_runs_support(
+    tmp_path: Path, join: Callable[..., int], wire: Wire
+) -> None:
+    def make_client(client: int, run: str) -> Any:
+        return fit if run == "b" else SimpleNamespace(fit=fit, evaluate=lambda model: ({"loss": 0.0}, 1))
+
+    with hosting(tmp_path / "host", a={}, b={}) as host:
+        join(host, make_client)
+    assert wire.supports["/runs/a/v1/checkin"] == "needs_loss, evaluate"
+    assert wire.supports["/runs/b/v1/checkin"] == "needs_loss, corrects_gradients, keeps_regulariser"
+    assert wire.supports["/v1/work"] == "needs_loss, evaluate, corrects_gradients, keeps_regulariser"
+
+
+def test_the_visit_of_a_client_that_cannot_be_made_is_given_up(
+    tmp_path: Path, join: Callable[..., int], wire: Wire
+) -> None:
+    with hosting(tmp_path / "host", a={}, b={}) as host, ThreadPoolExecutor() as pool:
+        joined = pool.submit(join, host, lambda client, run: {"a": fit}[run])
+        until(lambda: ("POST", "/runs/b/v1/visits/0/give-up") in wire.heard)
+        until(lambda: host.runs["b"].service.status().at_work == 0)
+        del host.runs["b"]
+        with pytest.raises(OffbeatError, match="KeyError"):
+            joined.result(30)
 
 
 def test_a_client_that_stays_serves_a_run_that_is_extended(
@@ -162,15 +236,15 @@ def test_with_terms_a_client_joins_one_run(tmp_path: Path, join: Callable[..., i
             join(host, terms=tmp_path / "terms.json")
 
 
-def test_a_pending_update_goes_first(tmp_path: Path, join: Callable[..., int]) -> None:
+def test_a_pending_update_goes_first(tmp_path: Path, join: Callable[..., int], wire: Wire) -> None:
     with hosting(tmp_path / "host", a={"stop_versions": 1}, b={"stop_versions": 1}) as host:
-        host.refusals["/runs/a/v1/uploads/0"] = (503, "busy")
-        with pytest.raises(OffbeatError, match="503 busy"):
+        wire.faults["/runs/a/v1/uploads/0"] = KilledError()
+        with pytest.raises(KilledError):
             join(host)
-        host.refusals.clear()
-        host.heard.clear()
+        wire.faults.clear()
+        wire.heard.clear()
         assert join(host) == 2
-        assert [path for _, path in host.heard][:3] == ["/runs/a/v1/uploads/0"] * 2 + ["/v1/work"]
+        assert [path for _, path in wire.heard][:3] == ["/runs/a/v1/uploads/0"] * 2 + ["/v1/work"]
 
 
 @pytest.mark.parametrize(("problem", "remedy"), [("number", "is it a new run of an old name"), ("lost", "put it back")])

@@ -1,6 +1,7 @@
 """A client's turns: check in, download, train, upload."""
 
 import logging
+import math
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -36,7 +37,8 @@ _log = logging.getLogger(__name__)
 class Participant:
     """One client in one run, one turn after the other, until ``finished``.
 
-    A check-in waits for work for up to ``wait_seconds``.
+    A check-in waits for work for up to ``wait_seconds``, and without work the client pauses for ``longest_pause`` and a
+    half of it at most.
     """
 
     connection: Connection
@@ -48,6 +50,7 @@ class Participant:
     private: PrivateUpdates | None = None
     receipts: ReceiptLog = field(default_factory=ReceiptLog)
     wait_seconds: float = WAIT_SECONDS
+    longest_pause: float = math.inf
 
     def __post_init__(self) -> None:
         self.finished = False
@@ -92,7 +95,7 @@ class Participant:
         if not self.finished:
             self.receipts.note_idle("no work now; the client keeps asking")
             # Clients that were sent away together should not come back together.
-            seconds = min(check_in.retry_after_seconds or 0.0, LONGEST_WAIT)
+            seconds = min(check_in.retry_after_seconds or 0.0, LONGEST_WAIT, self.longest_pause)
             time.sleep(seconds + jitter(seconds / 2))
         return None
 

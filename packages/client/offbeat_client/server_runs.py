@@ -6,6 +6,7 @@ The site asks the server in which run it has work, and does one visit there. Eac
 
 import logging
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from offbeat_client.client_folder.identity import ClientFolder, Identity
@@ -18,7 +19,10 @@ from offbeat_client.user_client import MakeClient, make_user_client
 from offbeat_core.errors import OffbeatError
 from offbeat_core.files import sync_folder
 from offbeat_core.http.service_errors import ServiceError, UnreachableError
-from offbeat_core.messages import Work, WorkRequest
+from offbeat_core.messages import CheckedIn, CheckInRequest, Work, WorkRequest
+
+_RUN_ATTEMPTS = 6
+_RETRY_SECONDS = 30.0  # until a run that has not answered is asked again
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +30,8 @@ _log = logging.getLogger(__name__)
 class ServerRuns:
     """A site of a server of several runs, one turn at a time, until ``finished``.
 
-    A run in which the user's code fails, or which refuses the client for good, is left to the others.
+    A run in which the user's code fails, or which refuses the client for good, is left to the others. So is one that
+    does not answer, for some time.
 
     Args:
         connection: To the server, with the site's token.
@@ -43,16 +48,18 @@ class ServerRuns:
         self._participants: dict[str, Participant] = {}
         self._failures: dict[str, str] = {}
         # An update from before a kill comes first: the server counts on it.
-        self._pending = sorted(path.parent.name for path in self._folder.glob("*/upload.json"))
+        self._retry_at = {path.parent.name: 0.0 for path in sorted(self._folder.glob("*/upload.json"))}
 
     def take_turn(self, *, is_last: bool) -> bool | None:
         """Do a visit in a run with work; return whether it counted, if known.
 
         ``is_last`` does not matter here: which run is next, the server decides after each update.
         """
-        if self._pending:
-            return self._turn(self._pending.pop(0), None)
-        request = WorkRequest(wait_seconds=WAIT_SECONDS, without=tuple(self._failures))
+        for name, retry_at in self._retry_at.items():
+            if retry_at <= time.monotonic():
+                del self._retry_at[name]
+                return self._turn(name, None)
+        request = WorkRequest(wait_seconds=WAIT_SECONDS, without=(*self._failures, *self._retry_at))
         work = self._connection.ask("POST", "/v1/work", Work, request, wait_seconds=WAIT_SECONDS)
         self.finished = work.finished
         if work.run is not None:
@@ -76,15 +83,20 @@ class ServerRuns:
             participant.connection.token = self._connection.token  # may be another one by now
             return participant.take_turn(is_last=True)
         except OffbeatError as error:
+            problem = f"{self._connection.url}/runs/{name}: {error}"
             if isinstance(error, UnreachableError) or (isinstance(error, ServiceError) and error.may_pass):
-                raise
-            self._failures[name] = f"{self._connection.url}/runs/{name}: {error}"
-            _log.error("%s; until it is started again, the client serves its other runs only", self._failures[name])
+                self._retry_at[name] = time.monotonic() + _RETRY_SECONDS
+                _log.warning("%s; the client asks there again in %g seconds", problem, _RETRY_SECONDS)
+                return None
+            _log.error("%s; until it is started again, the client serves its other runs only", problem)
+            self._failures[name] = problem
+            if name not in self._participants:
+                self._give_up(name)
             return None
 
     def _join(self, name: str, client: int | None) -> Participant:
         """Return the participant of a run that has work, or a pending update."""
-        home, connection = ClientFolder(self._folder / name), self._connection.below(f"/runs/{name}")
+        home, connection = ClientFolder(self._folder / name), self._below(name)
         home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (self._folder, self._folder.parent):
             sync_folder(folder)
@@ -102,6 +114,24 @@ class ServerRuns:
         made, outbox = make_user_client(self._make_client, identity.client, name), Outbox(home.path)
         fit, measure, connection.supports = made.fit, made.evaluate, made.supports
         declare(connection, home, identity, made.examples)
-        participant = Participant(connection, home.path, identity.client, fit, measure, outbox, None, self.receipts, 0)
+        participant = Participant(
+            connection, home.path, identity.client, fit, measure, outbox,
+            receipts=self.receipts, wait_seconds=0.0, longest_pause=connection.backoff.first_seconds,
+        )  # fmt: skip
         participant.introduce()
+        # The server does not wait for work of runs that need more than the site supports.
+        self._connection.add_support(made.supports)
         return participant
+
+    def _give_up(self, name: str) -> None:
+        """Free the visit that waits for a participant that cannot be made."""
+        connection = self._below(name)
+        with suppress(OffbeatError):  # then the lease lapses
+            visit = connection.ask("POST", "/v1/checkin", CheckedIn, CheckInRequest()).visit
+            if visit is not None:
+                connection.send("POST", f"/v1/visits/{visit.number}/give-up")
+
+    def _below(self, name: str) -> Connection:
+        connection = self._connection.below(f"/runs/{name}")
+        connection.backoff = connection.backoff.ending(_RUN_ATTEMPTS)
+        return connection

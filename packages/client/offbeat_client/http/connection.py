@@ -9,7 +9,7 @@ import time
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
@@ -43,6 +43,10 @@ class Backoff:
     first_seconds: float = 1.0
     largest_seconds: float = 30.0
     attempts: int | None = None
+
+    def ending(self, attempts: int) -> "Backoff":
+        """Return the same waits with at most so many attempts."""
+        return replace(self, attempts=attempts if self.attempts is None else min(self.attempts, attempts))
 
 
 class Attempts:
@@ -131,6 +135,10 @@ class Connection:
         below = copy(self)
         below.url += path
         return below
+
+    def add_support(self, supports: str) -> None:
+        """Name these abilities, too."""
+        self.supports = ", ".join(dict.fromkeys(filter(None, (*self.supports.split(", "), *supports.split(", ")))))
 
     def ask(
         self,

@@ -6,12 +6,12 @@ import time
 from dataclasses import replace
 
 from offbeat_client.client_folder.identity import ClientFolder, Identity
-from offbeat_client.http.connection import Backoff, Connection
+from offbeat_client.http.connection import Connection
 from offbeat_core.errors import OffbeatError
 from offbeat_core.messages import Answer, Declaration, Enrolled, Enrolment, NewToken
 from offbeat_core.name_check import LARGEST_NAME, check_name
 
-_FIRST_ATTEMPTS = 6
+_FIRST_ATTEMPTS = 6  # until the first answer the URL may be wrong
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ def identify(connection: Connection, folder: ClientFolder, enrolment_token: str 
             _check_name(name)
         connection.token = enrolment_token
         request = Enrolment(token=folder.first_token(), name=name or "")
-        backoff = _first_contact(connection.backoff)
+        backoff = connection.backoff.ending(_FIRST_ATTEMPTS)
         enrolled = connection.ask("POST", "/v1/enrol", Enrolled, request, backoff=backoff)
         identity = _keep(folder, Identity(connection.url, enrolled.client, "", has_runs=enrolled.has_runs), enrolled)
         _log.info("enrolled as client %d", enrolled.client)
@@ -71,12 +71,6 @@ def declare(connection: Connection, folder: ClientFolder, identity: Identity, ex
     declared = replace(identity, examples=examples)
     folder.keep_identity(declared)
     return declared
-
-
-def _first_contact(backoff: Backoff) -> Backoff:
-    """Return a back-off that ends soon: until the first answer the URL may be wrong."""
-    most = _FIRST_ATTEMPTS if backoff.attempts is None else min(backoff.attempts, _FIRST_ATTEMPTS)
-    return replace(backoff, attempts=most)
 
 
 def _keep(folder: ClientFolder, identity: Identity, answer: NewToken) -> Identity:
