@@ -26,6 +26,7 @@ from offbeat.config.algorithm_table import (
 )
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.fronts_section import FrontsSection
+from offbeat.config.host_file import AdmissionSection
 from offbeat.config.local_section import COMPRESSION_FACTORIES, LR_DECAY_FACTORIES
 from offbeat.config.login_section import LoginSection
 from offbeat.config.server_file import ServiceSection
@@ -73,6 +74,7 @@ def reference() -> str:
     parts += ["## `[webhook]`", *_webhook(WebhookSection.model_json_schema())]
     parts += ["## `[login]`", *_login(LoginSection.model_json_schema())]
     parts += ["## `[fronts]`", *_fronts(FrontsSection.model_json_schema())]
+    parts += ["## `[admission]`", *_admission(AdmissionSection.model_json_schema())]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -230,6 +232,13 @@ def _login(section: Mapping[str, Any]) -> Iterator[str]:
 def _fronts(section: Mapping[str, Any]) -> Iterator[str]:
     yield "Only in a server's file with `[store]`: [fronts](how-to/several-servers.md#fronts) on other machines."
     yield _table(section, "fronts.")
+
+
+def _admission(section: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        "Only in the file of a run on a [server of several runs](how-to/several-runs.md): which of its sites take part."
+    )
+    yield _table(section, "admission.")
 
 
 def _factories(makers: Mapping[str, Callable[..., Any]]) -> str:

@@ -33,25 +33,38 @@ from offbeat.config.set_option import read_changed
 from offbeat.config.user_paths import UserPath
 from offbeat.config.webhook_section import WebhookSection
 from offbeat.early_stop import BestMetric, EarlyStop
-from offbeat.service.server_settings import FIXED, FrontsElsewhere, ServerSettings, ServiceSettings
+from offbeat.service.server_settings import FIXED, AddressSettings, FrontsElsewhere, ServerSettings, ServiceSettings
 from offbeat.service.store_settings import StoreSettings
 from offbeat.training.objectives import METRICS
 from offbeat.training.trainer_names import TRAINING_LOSS
 
 
-class ServiceSection(ServiceSettings):
-    """``[service]``: the server's folder, address, certificate, and limits on clients."""
+class PlaceSection(AddressSettings):
+    """The keys of ``[service]`` that say where a server is."""
 
     folder: UserPath
     """The server's folder; made if it does not exist."""
-    clients: Annotated[Count, FIXED]
-    """N: how many clients may enrol; revoked ones are included."""
     tls: bool = True
     """False for plain HTTP, for instance behind a proxy."""
     certificate: UserPath | None = None
     """Your own certificate chain, PEM; the server makes a certificate if it is left out."""
     key: UserPath | None = None
     """Its private key, PEM."""
+
+    @model_validator(mode="after")
+    def _check_certificate(self) -> "PlaceSection":
+        if (self.certificate is None) is not (self.key is None):
+            raise ValueError("set both certificate and key, or neither")
+        if self.certificate and not self.tls:
+            raise ValueError("certificate needs tls = true: set it, or leave certificate and key out")
+        return self
+
+
+class ServiceSection(PlaceSection, ServiceSettings):
+    """``[service]``: the server's folder, address, certificate, and limits on clients."""
+
+    clients: Annotated[Count, FIXED]
+    """N: how many clients may enrol; revoked ones are included."""
     initial_model: Annotated[UserPath | None, FIXED] = None
     """A model that `offbeat server export` wrote: this run begins from it."""
     keep_best: str | None = None
@@ -65,14 +78,6 @@ class ServiceSection(ServiceSettings):
     """Certificates to trust for the helper, PEM; those of the system if it is left out."""
     noise_secret: UserPath | None = None
     """For noise without a helper where servers share a store: a file of 32 random bytes, the same on each."""
-
-    @model_validator(mode="after")
-    def _check_certificate(self) -> "ServiceSection":
-        if (self.certificate is None) is not (self.key is None):
-            raise ValueError("set both certificate and key, or neither")
-        if self.certificate and not self.tls:
-            raise ValueError("certificate needs tls = true: set it, or leave certificate and key out")
-        return self
 
 
 class VisitsSection(ServerSection):

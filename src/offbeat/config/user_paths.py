@@ -14,10 +14,18 @@ def _folder(info: ValidationInfo) -> Path:
     return (info.context or {}).get("folder", Path())
 
 
+def _check_within(path: Path, info: ValidationInfo) -> None:
+    """Raise ``ValueError`` for a path outside the only folder that is allowed."""
+    within: Path | None = (info.context or {}).get("within")
+    if within is not None and not path.resolve().is_relative_to(within.resolve()):
+        raise ValueError(f"may only name files in {within}, the folder of the server's file")
+
+
 def _absolute(path: str, info: ValidationInfo) -> str:
     try:
         absolute = (_folder(info) / Path(path).expanduser()).absolute()
         check_utf8(absolute)
+        _check_within(absolute, info)
     except RuntimeError:
         raise ValueError("the user does not exist; write the full path") from None
     except OffbeatError as error:
@@ -33,7 +41,12 @@ def _canonical(text: str, info: ValidationInfo) -> str:
 
 def _absolute_import(text: str, info: ValidationInfo) -> str:
     try:
-        return canonical(text, _folder(info))
+        path = canonical(text, _folder(info))
+        place = path.rpartition(":")[0]
+        if (info.context or {}).get("within") is not None and not place.endswith(".py"):
+            raise ValueError("write it as path/to/file.py:name, with a file beside the server's file")
+        _check_within(Path(place), info)
+        return path
     except OffbeatError as error:
         # The caller's message begins with the key and the text.
         raise ValueError(str(error).removeprefix(f"{text!r}: ")) from None

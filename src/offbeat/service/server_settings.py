@@ -26,8 +26,8 @@ FIXED = "fixed"
 """Marks a key that must have the same value whenever the server starts."""
 
 
-class ServiceSettings(Section):
-    """The keys of ``[service]`` that the server uses as they are."""
+class AddressSettings(Section):
+    """The keys of ``[service]`` on connections and tokens."""
 
     host: str = "127.0.0.1"
     """The address to listen at; 0.0.0.0 for all."""
@@ -35,13 +35,20 @@ class ServiceSettings(Section):
     """The TCP port; 0 for any free port."""
     hosts: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = ("localhost", "127.0.0.1")
     """The server's names and addresses: in the certificate that it makes itself, and for clients."""
-    seed: Annotated[int, Field(ge=0, lt=2**63), FIXED] = 1
-    """Fixes the initial model, the selection of clients and the algorithm's random draws."""
     connections_per_address: Count | None = None
     """The most connections from one address, idle ones included; a quarter of all that the server accepts if it is left
     out. One token has a quarter of them. Not on Windows: use a proxy."""
     token_seconds: Positive | None = None
     """How long a client's token is valid; without limit if it is left out."""
+    requests_a_second: Positive = 20.0
+    """The most requests of one client a second, on average."""
+
+
+class ServiceSettings(AddressSettings):
+    """The keys of ``[service]`` that the server uses as they are."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**63), FIXED] = 1
+    """Fixes the initial model, the selection of clients and the algorithm's random draws."""
     checkpoint_seconds: Positive = 30.0
     """Seconds between two checkpoints."""
     max_update_norm: Positive | None = None
@@ -50,8 +57,6 @@ class ServiceSettings(Section):
     """The largest number of examples that a client may declare; without limit if it is left out."""
     max_share: Annotated[float, Field(ge=0.5, le=1.0), FIXED] = 0.5
     """The largest weight of one client, as a share, where three or more weigh by declared examples; 1 for no limit."""
-    requests_a_second: Positive = 20.0
-    """The most requests of one client a second, on average."""
     digest: DigestKind = "sha256"
     """The digest of updates. `blake3` takes a third of the time, from clients that have its package (`pip install
     'offbeat[blake3]'`); the others send SHA-256."""

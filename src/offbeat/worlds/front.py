@@ -31,7 +31,7 @@ def run_front(file: ServerFile, ready: Callable[[], None]) -> None:
         is_presigned=file.store.presigned,
         leaders=file.fronts.addresses,
         internal=file.fronts.certificates,
-        certificates=certificates_of(file),
+        certificates=certificates_of(file.service),
         requests_a_second=file.service.requests_a_second,
         connections_per_address=file.service.connections_per_address,
         burst=ServerSettings.burst,

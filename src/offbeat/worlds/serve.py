@@ -3,7 +3,8 @@
 import json
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ from torch import Tensor
 from offbeat.algorithms.components.buffers.share_cap import cap_share
 from offbeat.config.experiment_file import metrics_of
 from offbeat.config.import_path import is_import_path
-from offbeat.config.server_file import ServerFile
+from offbeat.config.server_file import PlaceSection, ServerFile
 from offbeat.coordinator import Coordinator
 from offbeat.service.engine.privacy_status import PrivacySettings
 from offbeat.service.server.event_loop import run_until_a_signal
 from offbeat.service.server.serving import Listening, serve
+from offbeat.service.server_settings import ServerSettings
 from offbeat.service.store.model_files import Layout
 from offbeat.training.default_metrics import default_metrics
 from offbeat.training.flat_model import FlatModel
@@ -37,19 +39,27 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None], fronts: int
     """
     if fronts and sys.platform == "win32":
         raise OffbeatError("--fronts needs Unix sockets, which Windows lacks: leave it out")
+    with prepared(file, certificates_of(file.service), fronts) as (settings, coordinator, layout):
+        run_until_a_signal(lambda stop: serve(settings, coordinator, layout, ready=ready, stop=stop))
+
+
+@contextmanager
+def prepared(
+    file: ServerFile, certificates: Certificates | None, fronts: int = 0
+) -> Generator[tuple[ServerSettings, Coordinator, Layout]]:
+    """Return a run's settings, a fresh coordinator, and the model's layout."""
     torch.set_num_threads(1)  # one thread always adds in one order
     file = with_metrics_of_data(file)
     coordinator, layout = build_coordinator(file)
-    length = coordinator.algorithm.model.numel()
-    with privacy_settings(file, length) as privacy:
+    with privacy_settings(file, coordinator.algorithm.model.numel()) as privacy:
         settings = file.settings(
-            certificates=certificates_of(file),
+            certificates=certificates,
             front_processes=fronts,
             evaluate_command=_evaluation_command(file),
             privacy=privacy,
             config=_config(file, privacy),
         )
-        run_until_a_signal(lambda stop: serve(settings, coordinator, layout, ready=ready, stop=stop))
+        yield settings, coordinator, layout
 
 
 def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
@@ -124,9 +134,8 @@ def _evaluation_command(file: ServerFile) -> Sequence[str]:
     return sys.executable, "-m", "offbeat.worlds.server_evaluation", json.dumps(sections)
 
 
-def certificates_of(file: ServerFile) -> Certificates | None:
+def certificates_of(section: PlaceSection) -> Certificates | None:
     """Return the files for TLS with clients, made if need be; None for plain HTTP."""
-    section = file.service
     if not section.tls:
         return None
     if section.certificate and section.key:

@@ -21,7 +21,7 @@ def test_a_new_token_is_in_a_file_that_others_cannot_read(
     output = tmp_path / "token"
     make = ("server", "tokens", "make", "server", "enrolment", "--uses", "8", "--hours", "1.5", "--name", "ward 3")
     assert offbeat(*make, "--output", str(output)) == (0, f"{output}: a new enrolment token\n", "")
-    assert asked == [((Path("server"), "enrolment"), {"uses": 8, "seconds": 5400.0, "name": "ward 3"})]
+    assert asked == [((Path("server"), "enrolment"), {"uses": 8, "seconds": 5400.0, "name": "ward 3", "labels": ()})]
     assert output.read_text() == "secret\n"
     assert stat.S_IMODE(output.stat().st_mode) == 0o600
     assert offbeat(*make, "--output", str(output))[2].endswith("File exists: choose another --output\n")

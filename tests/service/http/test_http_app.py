@@ -263,7 +263,7 @@ def ask_failing(counted):
 
     def get(path, error=None):
         errors[:] = [error]
-        return TestClient(TypedRoutes(app, partial(error_answer, counted, counted.kinds.append))).get(path)
+        return TestClient(TypedRoutes(app, partial(error_answer, counted.disk_refusal, counted.kinds.append))).get(path)
 
     return get
 

@@ -90,11 +90,11 @@ def test_the_token_of_an_admin_and_that_of_a_revoked_client_are_refused(shared_s
 def test_a_client_that_asks_too_often_and_a_server_that_stops_refuse(peer, shared_server, monkeypatch):
     visit = peer.check_in()
     with monkeypatch.context() as patch:
-        patch.setattr(shared_server.front, "rate", RequestRate(1e-3, 1))
+        patch.setattr(shared_server.front.rate, "take", RequestRate(1e-3, 1).take)
         assert kind_of(peer.put(visit, BODY, sha256="0" * 64), 422) == "wrong-digest"
         answer = peer.put(visit, BODY)
         assert (kind_of(answer, 429), answer.headers["retry-after"]) == ("too-many-requests", "1")
-        patch.setattr(shared_server.front, "rate", RequestRate(1.0, 1))
+        patch.setattr(shared_server.front.rate, "take", RequestRate(1.0, 1).take)
         patch.setattr(shared_server.service, "is_ready", False)
         assert kind_of(peer.put(visit, BODY), 503) == "stopping"
 

@@ -15,6 +15,7 @@ from sqlalchemy.exc import OperationalError
 from offbeat.algorithms import FedAsync
 from offbeat.service.engine import replay, start_up
 from offbeat.service.log.log import LogUnavailableError
+from offbeat.service.server import run_service
 from offbeat.service.server import serving as server_module
 from offbeat.service.store import store as store_module
 from tests.service.conftest import running
@@ -31,15 +32,15 @@ STEPS = [
     (start_up, "_resume_evaluations"),
     (start_up, "CheckpointWriter"),
     (start_up.CheckpointWriter, "write"),
-    (server_module, "Accounts"),
-    (server_module, "Uploads"),
-    (server_module, "_folder_token"),
+    (run_service, "AuditLog"),
+    (run_service, "Uploads"),
+    (server_module, "folder_token"),
     (server_module, "Connections"),
-    (server_module, "make_app"),
+    (run_service, "make_app"),
     (server_module, "HttpServer"),
-    (server_module, "CheckpointSchedule"),
-    (server_module, "EvaluationQueue"),
-    (server_module, "LeaseTimer"),
+    (run_service, "CheckpointSchedule"),
+    (run_service, "EvaluationQueue"),
+    (run_service, "LeaseTimer"),
     (server_module, "write_address"),
     (server_module, "Listening"),
 ]

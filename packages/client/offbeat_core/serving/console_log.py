@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -18,6 +19,9 @@ LEVELS = ("debug", "info", "warning")
 
 log = logging.getLogger("offbeat.service")
 
+run_at_work: ContextVar[str | None] = ContextVar("run_at_work", default=None)
+"""The run that the work under way is for, on a server of several runs; each of its events names it."""
+
 _FILES, _FILE_BYTES = 5, 10**7  # of a log file and the older ones beside it
 _QUIET_SECONDS = 60.0  # in which trouble that repeats is one line
 _MOST_KINDS = 1000  # of trouble whose last lines are known
@@ -27,6 +31,8 @@ _SYSLOG = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR:
 def event(name: str, level: int = logging.INFO, /, **fields: Any) -> None:
     """Log an event with fields of plain values."""
     if log.isEnabledFor(level):
+        if (run := run_at_work.get()) is not None:
+            fields = {"run": run, **fields}
         log.log(level, name, extra={"fields": fields})
 
 

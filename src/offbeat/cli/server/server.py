@@ -10,11 +10,11 @@ import click
 from offbeat.cli.options import PATH
 from offbeat.cli.server.clients import clients
 from offbeat.cli.server.fronts import certificates, front
+from offbeat.cli.server.runs import STOPPED, runs, show_host
 from offbeat.cli.server.server_place import SERVER, ServerPlace
+from offbeat.cli.server.sites import sites
 from offbeat.cli.server.start import start
 from offbeat.cli.server.tokens import tokens
-
-_STOPPED = 3  # an exit code
 
 
 @click.group()
@@ -26,6 +26,8 @@ def server() -> None:
 
 
 server.add_command(start)
+server.add_command(runs)
+server.add_command(sites)
 server.add_command(clients)
 server.add_command(tokens)
 server.add_command(front)
@@ -41,7 +43,10 @@ def status(server: ServerPlace) -> int:
     runs.
     """
     from offbeat.service.server import admin
+    from offbeat.service.server.host_folder import is_host_folder
 
+    if is_host_folder(server.folder):
+        return show_host(server.folder)
     now = admin.status(*server)
     for problem in now.pop("problems", []):
         click.echo(f"problem: {problem}")
@@ -57,7 +62,7 @@ def status(server: ServerPlace) -> int:
         click.echo(line)
     for line in [] if privacy is None else _privacy_lines(privacy):
         click.echo(line)
-    return _STOPPED if "server" in now else 0
+    return STOPPED if "server" in now else 0
 
 
 def _client_evaluation_lines(summary: dict[str, Any]) -> Iterator[str]:
@@ -155,6 +160,18 @@ def extend(server: ServerPlace, versions: int) -> None:
     click.echo(f"The run ends at version {admin.extend(server.folder, versions)['stop_versions']}")
 
 
+@server.command(epilog="\b\nExample:\n  offbeat server end runs/service")
+@SERVER
+def end(server: ServerPlace) -> None:
+    """End the run at its newest version.
+
+    `offbeat server extend` lets it go on.
+    """
+    from offbeat.service.server import admin
+
+    click.echo(f"The run has ended at version {admin.end(server.folder)['stop_versions']}")
+
+
 @server.command(epilog="\b\nExample:\n  offbeat server backup runs/service backups/monday")
 @SERVER
 @click.argument("target", metavar="TARGET", type=PATH)
@@ -163,10 +180,15 @@ def backup(server: ServerPlace, target: Path) -> None:
 
     A server can resume from the copy, unless its run is private.
     """
-    from offbeat.service.store.backup import back_up
+    from offbeat.service.server.host_folder import is_host_folder
+    from offbeat.service.store.backup import back_up, back_up_host
     from offbeat.service.store.shared_backup import back_up_shared
 
     folder, store = server
+    if is_host_folder(folder):
+        number = back_up_host(folder, target)
+        click.echo(f"{target}: {number} run{'' if number == 1 else 's'}")
+        return
     last = back_up(folder, target) if store is None else back_up_shared(folder, store, target)
     click.echo(f"{target}: up to row {last} of the log")
 

@@ -23,8 +23,13 @@ def _place(_: click.Context, __: click.Parameter, path: Path) -> ServerPlace:
 
     if not path.is_file():
         return ServerPlace(path, noted_shared_store(path))
+    from offbeat_core.files import read_table
+
+    from offbeat.config import host_file
     from offbeat.config.server_file import load
 
+    if host_file.is_host_file(read_table(path)):
+        return ServerPlace(Path(host_file.load(path).service.folder), None)
     file = load(path)
     return ServerPlace(Path(file.service.folder), file.store)
 

@@ -1,6 +1,7 @@
 """Commands ``tokens``: tokens for enrolment and for roles."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -43,8 +44,23 @@ def show(server: ServerPlace) -> None:
 @click.option("--uses", metavar="N", type=click.IntRange(1, 2**31 - 1), help="How many clients may enrol with it.")
 @click.option("--hours", metavar="HOURS", type=click.FloatRange(0, 1e6, min_open=True), help="How long it is valid.")
 @click.option("--name", metavar="NAME", default="", help="Its purpose, for the list of tokens.")
+@click.option(
+    "--label",
+    "labels",
+    metavar="LABEL",
+    multiple=True,
+    help="A label of the sites that enrol with it, on a server of several runs. Repeatable.",
+)
 @click.option("--output", metavar="FILE", type=PATH, required=True, help="The token's file, which only you can read.")
-def make(server: ServerPlace, kind: str, uses: int | None, hours: float | None, name: str, output: Path) -> None:
+def make(
+    server: ServerPlace,
+    kind: str,
+    uses: int | None,
+    hours: float | None,
+    name: str,
+    labels: Sequence[str],
+    output: Path,
+) -> None:
     """Make a token of a KIND: enrolment, viewer, operator or admin.
 
     A viewer sees the run, an operator also controls it and its sites, an admin also makes tokens.
@@ -61,7 +77,8 @@ def make(server: ServerPlace, kind: str, uses: int | None, hours: float | None, 
     try:
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             seconds = None if hours is None else hours * 3600
-            file.write(f"{admin.make_token(server.folder, kind, uses=uses, seconds=seconds, name=name)}\n")
+            token = admin.make_token(server.folder, kind, uses=uses, seconds=seconds, name=name, labels=labels)
+            file.write(f"{token}\n")
     except BaseException:  # also Ctrl-C: an empty file would be taken for a token
         output.unlink(missing_ok=True)
         raise

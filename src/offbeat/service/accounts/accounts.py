@@ -107,6 +107,12 @@ class Accounts:
         session = self.sessions.accounts.get(token_hash(token))
         return token_id(token) if session is None else f"sub:{session.name}"
 
+    def holder_of(self, token: str) -> tuple[Kind, int | None]:
+        """Return the kind of a token that is known, and its client; None without."""
+        account = self._find(token_hash(token))
+        assert account is not None
+        return account.kind, account.client
+
     def check_any(self, token: str | None, *, may_have_ended: bool) -> None:
         """Check a token of any kind before the request's body is read.
 
@@ -130,6 +136,10 @@ class Accounts:
             return False
         return True
 
+    async def wait_until_durable(self) -> None:
+        """Wait until all changes so far are on disk."""
+        await self._log_writer.wait_until_durable()
+
     def enrol(
         self, token: str | None, name: str, client_token: str | None = None, examples: int | None = None
     ) -> tuple[int, str, float | None]:
@@ -151,6 +161,12 @@ class Accounts:
         assert token is not None
         if examples is not None:
             self.examples.check_maximum(examples)
+        client_token = client_token or new_token(PREFIXES["client"])
+        client = self._add(name, token_hash(client_token), examples, token_hash(token), token=token_id(token))
+        return client, client_token, self._token_seconds
+
+    def _add(self, name: str, hashed: str, examples: int | None, by: str | None, **facts: Any) -> int:
+        """Return the number of a new client; ``full``."""
         self._log_writer.check()
         if len(self) >= self._limit:
             raise Refusal(
@@ -158,11 +174,11 @@ class Accounts:
                 f"all {self._limit} clients have enrolled: use the folder of one of them, or begin a run "
                 "with more service.clients in another service.folder",
             )
-        client, client_token = len(self), client_token or new_token(PREFIXES["client"])
-        values = {"client": client, "name": name, "at": self._clock(), "examples": examples, "by": token_hash(token)}
-        values |= {"token": token_hash(client_token), "expires": self._expires()}
-        self._change("enrol", values, "client enrolled", client=client, token=token_id(token))
-        return client, client_token, self._token_seconds
+        client = len(self)
+        values = {"client": client, "name": name, "at": self._clock(), "examples": examples, "by": by}
+        values |= {"token": hashed, "expires": self._expires()}
+        self._change("enrol", values, "client enrolled", client=client, **facts)
+        return client
 
     def declare(self, client: int, examples: int) -> None:
         """Record how many examples a client holds, once."""

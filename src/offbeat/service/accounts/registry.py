@@ -139,13 +139,20 @@ class AccountRegistry:
                 raise ValueError(f"the registry does not know the change {name!r}")
 
     def _enrol(
-        self, *, client: int, name: str, at: float, token: str, expires: float | None, examples: int | None, by: str
+        self,
+        *,
+        client: int,
+        name: str,
+        at: float,
+        token: str,
+        expires: float | None,
+        examples: int | None,
+        by: str | None,
     ) -> None:
         if client != len(self.sites):
             raise ValueError(f"client {client} cannot enrol after client {len(self.sites) - 1}")
         self._add(client, Site(name, at, token, examples=examples), expires)
-        used = self.accounts[by]
-        if used.uses is not None:
+        if by is not None and (used := self.accounts[by]).uses is not None:
             used.uses -= 1
 
     def _add(self, client: int, site: Site, expires: float | None) -> None:

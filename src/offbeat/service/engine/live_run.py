@@ -96,7 +96,7 @@ class LiveRun:
     @property
     def stop_versions(self) -> float:
         """The version at which the run ends; infinity for never."""
-        return max(self._stop_versions, self.state.extended_to)
+        return self.state.end_of(self._stop_versions)
 
     @property
     def has_ended_early(self) -> bool:
@@ -113,6 +113,8 @@ class LiveRun:
         has_ended, self._was_finished = self.is_finished and not self._was_finished, self.is_finished
         if has_ended:
             reason = "stop.target or stop.patience" if self.has_ended_early else "stop.versions"
+            if self.state.ended_at is not None:
+                reason = "an operator"
             event("run_ended", version=self.coordinator.algorithm.version, reason=reason)
         if self.is_finished:
             self.coordinator.finish(self.now)

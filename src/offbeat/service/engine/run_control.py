@@ -1,4 +1,4 @@
-"""An admin's control of the run: pause, resume, extend."""
+"""An operator's control of the run: pause, resume, extend, end."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ from offbeat.service.refusal import Refusal
 
 
 class RunControl:
-    """Pauses, resumes and extends the run; each change lasts over restarts.
+    """Pauses, resumes, extends and ends the run; each change lasts over restarts.
 
     Each change and its entry in the audit log are on disk before a method returns.
     """
@@ -52,6 +52,17 @@ class RunControl:
                 if engine.run.is_finished:
                     engine.free_slots()
                 self._change("extend", {"versions": versions}, "run extended", versions=versions, before=before)
+                await engine.try_to_assign()
+                engine.run.alarm.ring()
+        await engine.log_writer.wait_until_durable()
+
+    async def end(self) -> None:
+        """End the run at its newest version; it may be extended later."""
+        engine = self._engine
+        engine.log_writer.check()
+        async with engine.lock:
+            if not engine.run.is_finished:
+                self._change("end", {"versions": engine.coordinator.algorithm.version}, "run ended by operator")
                 await engine.try_to_assign()
                 engine.run.alarm.ring()
         await engine.log_writer.wait_until_durable()

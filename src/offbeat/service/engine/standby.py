@@ -5,12 +5,13 @@ import logging
 import socket
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from offbeat_core.errors import OffbeatError
 from offbeat_core.serving.console_log import event
 
 from offbeat.service.engine.replay import Replay
-from offbeat.service.log.log import LogUnavailableError, UnknownOutcomeError
+from offbeat.service.log.log import LogUnavailableError, Row, UnknownOutcomeError
 from offbeat.service.log.place import OWNER as PLACE
 from offbeat.service.log.place import check_place
 from offbeat.service.log.signs_of_life import SeenLeader
@@ -85,7 +86,15 @@ async def _lead(log: SqlLog, term: Term) -> bool:
     return await term.lead()
 
 
-async def lead_at_once(log: SqlLog, term: Term, replay: Replay) -> None:
+class FollowsRows(Protocol):
+    """Follows a log, row by row."""
+
+    def apply(self, row: Row) -> None:
+        """Make the change of the next row."""
+        ...
+
+
+async def lead_at_once(log: SqlLog, term: Term, replay: FollowsRows) -> None:
     """Follow a log that nobody else can have to its end, and lead from there."""
     try:
         while True:

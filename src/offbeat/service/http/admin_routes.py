@@ -6,6 +6,7 @@ from fastapi import FastAPI, Query
 from fastapi.responses import Response
 
 from offbeat.service import server_messages
+from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.accounts.issued_tokens import token_id as id_of
 from offbeat.service.engine.operations import Operations
 from offbeat.service.http.authentication import Admin, Operator, Viewer
@@ -20,9 +21,14 @@ Limit = Annotated[int, Query(ge=1, le=_MOST_CLIENTS)]
 
 def add_admin_routes(app: FastAPI, service: Operations) -> None:
     """Add these routes to an application."""
-    _add_token_routes(app, service)
+    add_token_routes(app, service.accounts)
     _add_client_routes(app, service)
     _add_run_routes(app, service)
+
+    @app.post("/v1/tokens", status_code=201)
+    async def make_token(_: Admin, wanted: server_messages.NewToken) -> server_messages.MadeToken:
+        """Make a token for enrolment, or for a person or a program with a role."""
+        return await made_token(service.accounts, wanted)
 
     @app.get("/v1/status")
     async def status(_: Viewer) -> server_messages.Status:
@@ -53,30 +59,30 @@ def add_admin_routes(app: FastAPI, service: Operations) -> None:
         return Response(f"{problem or state}\n", 503 if problem else 200, media_type="text/plain")
 
 
-def _add_token_routes(app: FastAPI, service: Operations) -> None:
-    issued, log_writer = service.accounts.issued, service.engine.log_writer
+async def made_token(accounts: Accounts, wanted: server_messages.NewToken) -> server_messages.MadeToken:
+    """Make a token, and wait until it is on disk."""
+    if wanted.uses is not None and wanted.kind != "enrolment":
+        raise Refusal("malformed-request", "only enrolment tokens have a number of uses: leave uses out")
+    token = accounts.issued.make(wanted.kind, uses=wanted.uses, seconds=wanted.expires_seconds, name=wanted.name)
+    await accounts.wait_until_durable()
+    return server_messages.MadeToken(token=token, id=id_of(token))
 
-    @app.post("/v1/tokens", status_code=201)
-    async def make_token(_: Admin, wanted: server_messages.NewToken) -> server_messages.MadeToken:
-        """Make a token for enrolment, or for a person or a program with a role."""
-        if wanted.uses is not None and wanted.kind != "enrolment":
-            raise Refusal("malformed-request", "only enrolment tokens have a number of uses: leave uses out")
-        token = issued.make(wanted.kind, uses=wanted.uses, seconds=wanted.expires_seconds, name=wanted.name)
-        await log_writer.wait_until_durable()
-        return server_messages.MadeToken(token=token, id=id_of(token))
+
+def add_token_routes(app: FastAPI, accounts: Accounts) -> None:
+    """Add the routes that list and revoke tokens to an application."""
 
     @app.get("/v1/tokens")
     async def tokens(_: Admin) -> server_messages.Tokens:
         """List all tokens but the clients'."""
-        listed = server_messages.Tokens(tokens=issued.infos())
-        await log_writer.wait_until_durable()
+        listed = server_messages.Tokens(tokens=accounts.issued.infos())
+        await accounts.wait_until_durable()
         return listed
 
     @app.delete("/v1/tokens/{token_id}", status_code=204)
     async def revoke_token(_: Admin, token_id: str) -> None:
         """Revoke a token."""
-        issued.revoke(token_id)
-        await log_writer.wait_until_durable()
+        accounts.issued.revoke(token_id)
+        await accounts.wait_until_durable()
 
 
 def _add_client_routes(app: FastAPI, service: Operations) -> None:
@@ -125,4 +131,10 @@ def _add_run_routes(app: FastAPI, service: Operations) -> None:
     async def extend(_: Operator, wanted: server_messages.Extension) -> server_messages.Extended:
         """Let the run end at a later version; a finished run goes on."""
         await control.extend(wanted.versions)
+        return server_messages.Extended(stop_versions=service.stop_versions, finished=service.engine.run.is_finished)
+
+    @app.post("/v1/admin/end")
+    async def end(_: Operator) -> server_messages.Extended:
+        """End the run at its newest version; it may be extended later."""
+        await control.end()
         return server_messages.Extended(stop_versions=service.stop_versions, finished=service.engine.run.is_finished)

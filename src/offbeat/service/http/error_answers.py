@@ -7,7 +7,6 @@ from fastapi.responses import JSONResponse, Response
 from offbeat_core.serving.console_log import event
 from starlette.requests import ClientDisconnect
 
-from offbeat.service.front.front import Front
 from offbeat.service.refusal import Refusal
 
 
@@ -19,7 +18,10 @@ def refusal_answer(count: Callable[[str], None], refusal: Refusal) -> Response:
 
 
 def error_answer(
-    front: Front, count: Callable[[str], None], error: Exception, path_parameters: Mapping[str, str]
+    disk_refusal: Callable[[OSError], Refusal],
+    count: Callable[[str], None],
+    error: Exception,
+    path_parameters: Mapping[str, str],
 ) -> Response:
     """Return the answer to a route's error, as in ``docs/protocol.md``; raise a bug."""
     match error:
@@ -29,7 +31,7 @@ def error_answer(
             problem = f"version {path_parameters['version']} is not kept: check in for new work"
             return refusal_answer(count, Refusal("no-such-version", problem))
         case OSError() if error.filename is not None:  # the disk's
-            return refusal_answer(count, front.disk_refusal(error))
+            return refusal_answer(count, disk_refusal(error))
         case ClientDisconnect():
             return Response(status_code=499)  # nobody receives it
         case _:

@@ -35,7 +35,7 @@ def make_front_app(front: Front, connections: Connections, session_cookie: str) 
         """Count nothing: the leader counts what it refuses."""
 
     answer = partial(refusal_answer, count)
-    app = TypedRoutes(api, partial(error_answer, front, count), Forwarding(front.leader))
+    app = TypedRoutes(api, partial(error_answer, front.disk_refusal, count), Forwarding(front.leader))
     app = BodyLimit(app, _check_form, answer)  # the leader checks the token itself
     app = TokenLimit(app, connections.max_per_token, answer)
     return SessionCookie(app, session_cookie)
@@ -50,7 +50,7 @@ def new_api(front: Front, connections: Connections) -> FastAPI:
     api = FastAPI(
         title="Offbeat", version=PROTOCOL, docs_url=None, redoc_url=None, redirect_slashes=False, responses=PROBLEMS
     )
-    api.state.front = front
+    api.state.rate = front.rate
     api.state.connections = connections
     add_visit_routes(api, front)
     return api

@@ -45,8 +45,8 @@ def make_app(service: Operations, front: Front, connections: Connections, public
         return JSONResponse(api.openapi())
 
     answer = partial(refusal_answer, service.count_refusal)
-    app = TypedRoutes(api, partial(error_answer, front, service.count_refusal))
-    app = BodyLimit(app, partial(authenticate, service, connections), answer)
+    app = TypedRoutes(api, partial(error_answer, front.disk_refusal, service.count_refusal))
+    app = BodyLimit(app, partial(authenticate, service.accounts, connections), answer)
     app = TokenLimit(app, connections.max_per_token, answer)
     app = ConfirmedDenials(app, service.engine.confirm, answer)
     if login is not None:

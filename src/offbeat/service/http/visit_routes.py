@@ -45,7 +45,7 @@ def _caller(request: Request, kind: Kind) -> Caller:
 
 def _client(request: Request) -> Caller:
     caller = _caller(request, "client")
-    request.app.state.front.rate.take(caller.token)
+    request.app.state.rate.take(caller.token)
     return caller
 
 
@@ -78,7 +78,7 @@ def _add_work_routes(app: FastAPI, front: Front) -> None:
         if not checkin.wait_seconds:
             return work
         request.scope["headers"] = ()  # read, and a kilobyte of each of thousands that wait
-        return _while_connected(request.receive, work)
+        return while_connected(request.receive, work)
 
     @app.post("/v1/visits/{number}/heartbeat")
     async def heartbeat(client: Client, number: Number) -> messages.Beat:
@@ -133,7 +133,7 @@ def _add_download_routes(app: FastAPI, front: Front) -> None:
     async def latest(client: Client) -> RedirectResponse:
         """Find the newest version of the model."""
         found = await front.ask(client, Download(token=client.token))
-        return RedirectResponse(f"/v1/models/{found.version}")
+        return RedirectResponse(str(found.version))  # relative, since a run may be below a prefix
 
     @app.get("/v1/models/{version}", response_class=FileResponse, response_model=None)
     async def model(
@@ -157,7 +157,7 @@ def _add_download_routes(app: FastAPI, front: Front) -> None:
         return ModelResponse(await front.model(found), found.sha256, headers)
 
 
-async def _while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of ``work``; cancel it when the connection closes."""
     task = asyncio.current_task()
     assert task is not None

@@ -3,6 +3,7 @@
 import json
 import re
 import sqlite3
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from offbeat_core.http.tls import CLOCKS, is_outside_its_dates
 from offbeat.service.log.log import RUN
 from offbeat.service.server import stopped_server
 from offbeat.service.server.addresses import trust
+from offbeat.service.server.host_folder import host_of, run_folders
 from offbeat.service.store.database import RARE, best_version, numbers_of, opened
 from offbeat.service.store_settings import FILE as STORE
 from offbeat.service.store_settings import StoreSettings, noted_shared_store
@@ -43,7 +45,7 @@ class NotListeningError(OffbeatError):
 
 def live_status(folder: Path) -> dict[str, Any]:
     """Return the progress of a running server's run."""
-    return _ask(folder, "GET", "/v1/status")
+    return ask(folder, "GET", "/v1/status")
 
 
 def status(folder: Path, store: StoreSettings | None = None) -> dict[str, Any]:
@@ -89,31 +91,36 @@ def clients(folder: Path, store: StoreSettings | None = None) -> Clients:
 def revoke_client(folder: Path, which: str) -> int:
     """Revoke a client, named by its name or number; return its number."""
     number = _number(_listed(folder), which)
-    _ask(folder, "DELETE", f"/v1/clients/{number}")
+    ask(folder, "DELETE", f"/v1/clients/{number}")
     return number
 
 
 def forget_client(folder: Path, which: str) -> dict[str, Any]:
     """Delete what a server holds of a client; return the answer, a ``Forgotten``."""
     number = _number(_listed(folder), which)
-    return _ask(folder, "DELETE", f"/v1/clients/{number}/data", seconds=_ERASURE_SECONDS)
+    return ask(folder, "DELETE", f"/v1/clients/{number}/data", seconds=_ERASURE_SECONDS)
 
 
 def rename_client(folder: Path, which: str, name: str) -> int:
     """Give a client another name; return its number."""
     number = _number(_listed(folder), which)
-    _ask(folder, "POST", f"/v1/admin/clients/{number}/rename", {"name": name})
+    ask(folder, "POST", f"/v1/admin/clients/{number}/rename", {"name": name})
     return number
 
 
 def set_paused(folder: Path, *, is_paused: bool) -> None:
     """Pause or resume a server's run."""
-    _ask(folder, "POST", "/v1/admin/pause" if is_paused else "/v1/admin/resume")
+    ask(folder, "POST", "/v1/admin/pause" if is_paused else "/v1/admin/resume")
 
 
 def extend(folder: Path, versions: int) -> dict[str, Any]:
     """Let a server's run end at a later version; return the answer."""
-    return _ask(folder, "POST", "/v1/admin/extend", {"versions": versions})
+    return ask(folder, "POST", "/v1/admin/extend", {"versions": versions})
+
+
+def end(folder: Path) -> dict[str, Any]:
+    """End a server's run at its newest version; return the answer."""
+    return ask(folder, "POST", "/v1/admin/end")
 
 
 def _listed(folder: Path) -> list[dict[str, Any]]:
@@ -121,50 +128,64 @@ def _listed(folder: Path) -> list[dict[str, Any]]:
     after: int | None = -1
     while after is not None:
         query = "" if after < 0 else f"&after={after}"
-        page = _ask(folder, "GET", f"/v1/admin/clients?limit=1000{query}")
+        page = ask(folder, "GET", f"/v1/admin/clients?limit=1000{query}")
         listed += page["clients"]
         after = page["next"]
     return listed
 
 
 def _number(listed: list[dict[str, Any]], which: str) -> int:
-    """Return the number of a client by name or number; ``client-3`` is number 3."""
-    digits = re.fullmatch(r"client-([0-9]{1,18})", which)
+    return number_of({client["client"]: client["name"] for client in listed}, which, "client")
+
+
+def number_of(names: Mapping[int, str], which: str, what: str) -> int:
+    """Return the number of a client or a site, given by name or number.
+
+    ``client-3``, with ``what`` before the number, is number 3.
+    """
+    digits = re.fullmatch(rf"{what}-([0-9]{{1,18}})", which)
     if digits is not None:
-        found = {client["client"] for client in listed if client["client"] == int(digits[1])}
+        found = {number for number in names if number == int(digits[1])}
     else:
-        found = {client["client"] for client in listed if which in (client["name"], str(client["client"]))}
+        found = {number for number, name in names.items() if which in (name, str(number))}
     if not found:
-        raise OffbeatError(f"there is no client {which!r}: offbeat server clients lists names and numbers")
+        raise OffbeatError(f"there is no {what} {which!r}: offbeat server {what}s lists names and numbers")
     if len(found) > 1:
-        numbers = ", ".join(f"client-{number}" for number in sorted(found)[:10])
-        raise OffbeatError(f"{which!r} may be several clients: write one of {numbers}")
+        numbers = ", ".join(f"{what}-{number}" for number in sorted(found)[:10])
+        raise OffbeatError(f"{which!r} may be several {what}s: write one of {numbers}")
     return found.pop()
 
 
 def tokens(folder: Path) -> list[dict[str, Any]]:
     """Return the records of all tokens but the clients', without the tokens."""
-    return _ask(folder, "GET", "/v1/tokens")["tokens"]
+    return ask(folder, "GET", "/v1/tokens")["tokens"]
 
 
-def make_token(folder: Path, kind: str, *, uses: int | None, seconds: float | None, name: str) -> str:
-    """Return a new token of a kind."""
-    wanted = {"kind": kind, "uses": uses, "expires_seconds": seconds, "name": name}
-    return _ask(folder, "POST", "/v1/tokens", wanted)["token"]
+def make_token(
+    folder: Path, kind: str, *, uses: int | None, seconds: float | None, name: str, labels: Sequence[str] = ()
+) -> str:
+    """Return a new token of a kind; sites that enrol with it get the labels."""
+    wanted: dict[str, Any] = {"kind": kind, "uses": uses, "expires_seconds": seconds, "name": name}
+    if labels:
+        wanted["labels"] = list(labels)
+    return ask(folder, "POST", "/v1/tokens", wanted)["token"]
 
 
 def revoke_token(folder: Path, token_id: str) -> None:
     """Revoke a token."""
-    _ask(folder, "DELETE", f"/v1/tokens/{quote(token_id, safe='')}")
+    ask(folder, "DELETE", f"/v1/tokens/{quote(token_id, safe='')}")
 
 
-def _ask(
+def ask(
     folder: Path, method: str, path: str, body: dict[str, Any] | None = None, seconds: float = 10.0
 ) -> dict[str, Any]:
+    """Return the answer of a folder's server to a request; ``OffbeatError``."""
+    folder, prefix = host_of(folder)
     url, token = (_read(folder, name) for name in ("url", "admin-token"))
     headers = {"Authorization": f"Bearer {token}"}
     verify = trust(folder) if url.startswith("https:") else False  # loading the system's certificates takes time
     try:
+        url += prefix
         answer = httpx.request(method, f"{url}{path}", json=body, headers=headers, verify=verify, timeout=seconds)
         if answer.headers.get("content-type") == "application/problem+json":
             problem = answer.json()
@@ -192,7 +213,7 @@ def runs(folder: Path) -> list[ServerRun]:
     names = ("offbeat.sqlite", STORE)
     folders = [folder] if any((folder / name).exists() for name in names) else []
     folders = folders or sorted({path.parent for name in names for path in folder.glob(f"*/{name}")})
-    return [_run(each) for each in folders]
+    return [_run(run) for each in folders for run in run_folders(each)]
 
 
 def newest_model(folder: Path) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 from offbeat_core.errors import OffbeatError
 
 from offbeat.checkpoint_values import read_values
+from offbeat.service.server.host_folder import RUNS, run_folders
 from offbeat.service.store.database import best_version, database_of, numbers_of, opened
 
 _MAX_ATTEMPTS = 20
@@ -67,6 +68,35 @@ def _copy(folder: Path, target: Path) -> int:
     files += [Path("models", f"{version}.safetensors") for version in versions]
     for file in files:
         _copy_file(folder / file, target / file)
+    _copy_keys(folder, target)
+    return last
+
+
+def back_up_host(folder: Path, target: Path) -> int:
+    """Copy a server of several runs; return their number.
+
+    See ``back_up``.
+    """
+    if target.exists() and any(target.iterdir()):
+        raise OffbeatError(f"{target} is not empty: take another folder")
+    runs = run_folders(folder)
+    for run in runs:
+        back_up(run, target / RUNS / run.name)
+    # Then the server's own log, which has all sites that the runs have: a number must not go to another site.
+    target.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (target / RUNS).mkdir(exist_ok=True, mode=0o700)
+    (target / "offbeat.sqlite").touch(0o600, exist_ok=False)
+    with (
+        closing(sqlite3.connect(folder / "offbeat.sqlite")) as source,
+        closing(sqlite3.connect(target / "offbeat.sqlite")) as copy,
+    ):
+        source.backup(copy)
+    _copy_keys(folder, target)
+    return len(runs)
+
+
+def _copy_keys(folder: Path, target: Path) -> None:
+    """Copy tokens and certificates."""
     for file in ("admin-token", "enrolment-token"):
         with suppress(FileNotFoundError):  # the next start makes another
             _copy_file(folder / file, target / file)
@@ -74,7 +104,6 @@ def _copy(folder: Path, target: Path) -> int:
         (target / "tls").mkdir(0o700, exist_ok=True)
         for path in (folder / "tls").iterdir():
             _copy_file(path, target / "tls" / path.name)
-    return last
 
 
 def _copy_file(source: Path, target: Path) -> None:

@@ -23,6 +23,8 @@ class RunState:
         config: The settings with which the run was begun, but for a later ``stop.versions``.
         is_paused: Whether nobody gets new work.
         extended_to: The version at which the run ends if an admin has extended it; else 0.
+        ended_at: The version at which an operator has ended the run, or to which it was extended then; None if nobody
+            has ended it.
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
@@ -30,6 +32,7 @@ class RunState:
         self.config: dict[str, Any] = {}
         self.is_paused = False
         self.extended_to = 0
+        self.ended_at: int | None = None
         if state is not None:
             self.__dict__.update(state)
 
@@ -46,15 +49,21 @@ class RunState:
                 self.config = values["config"]
             case "pause" | "resume":
                 self.is_paused = name == "pause"
-            case "extend":
+            case "extend" if self.ended_at is None:
                 self.extended_to = values["versions"]
+            case "extend" | "end":
+                self.ended_at = values["versions"]
             case _:
                 raise ValueError(f"the run does not know the change {name!r}")
 
     @property
     def stop_versions(self) -> float:
         """The version at which the run ends; infinity if there is none."""
-        return max(stop_versions(self.config), self.extended_to)
+        return self.end_of(stop_versions(self.config))
+
+    def end_of(self, versions: float) -> float:
+        """Return the version at which a run ends whose file says ``versions``."""
+        return max(versions, self.extended_to) if self.ended_at is None else self.ended_at
 
 
 class ServerState:

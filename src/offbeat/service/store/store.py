@@ -18,7 +18,7 @@ receipt. A checkpoint covers the rows up to its number; updates without a later 
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,8 @@ class Store:
     """The folder, which one server opens at a time; made if it does not exist.
 
     ``failed`` is called if the disk fails. ``shared`` are the log and blobs of several servers; then the folder holds
-    this server's copies, and the attribute of this name the blobs. None: all is in the folder.
+    this server's copies, and the attribute of this name the blobs. None: all is in the folder. ``parts`` are the
+    folders in it.
     """
 
     def __init__(
@@ -51,10 +52,11 @@ class Store:
         folder: Path,
         failed: Callable[[BaseException], None] = lambda error: None,
         shared: StoreSettings | None = None,
+        parts: Sequence[str] = ("checkpoints", "models", "updates", "partial"),
     ) -> None:
         self.folder = folder
         try:
-            for name in ("", "checkpoints", "models", "updates", "partial"):
+            for name in ("", *parts):
                 (folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = FileLock(folder / "server.lock")
             self._lock.acquire(timeout=_LOCK_SECONDS, poll_interval=0.02)

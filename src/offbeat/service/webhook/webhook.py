@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 from offbeat_core.http.service_errors import one_line
 from offbeat_core.http.tls import trust
-from offbeat_core.serving.console_log import event, log
+from offbeat_core.serving.console_log import event, log, run_at_work
 
 from offbeat.service.webhook.receiver_address import Address, address_of
 from offbeat.service.webhook.webhook_settings import WebhookSettings
@@ -43,6 +43,7 @@ class Webhook(logging.Handler):
         super().__init__(logging.INFO)
         self._settings = settings
         self._run = run
+        self._name = run_at_work.get()  # of the run, where the server has several
         self._pauses = pauses
         self._waiting: deque[dict[str, Any]] = deque(maxlen=_MOST_WAITING)
         self._dropped = 0  # since the last message that was delivered
@@ -63,8 +64,10 @@ class Webhook(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Queue an event, from any thread."""
-        if record.getMessage() in self._settings.events:
-            fields = {name: value for name, value in getattr(record, "fields", {}).items() if value is not None}
+        facts: dict[str, Any] = getattr(record, "fields", {})
+        is_of_run = self._name is None or facts.get("run") == self._name
+        if is_of_run and record.getMessage() in self._settings.events:
+            fields = {name: value for name, value in facts.items() if value is not None}
             message = {"id": secrets.token_hex(16), "event": record.getMessage(), "time": round(record.created, 3)}
             self._loop.call_soon_threadsafe(self._queue, {**message, "run": self._run, "facts": fields})
 

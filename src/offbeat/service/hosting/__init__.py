@@ -1,0 +1,1 @@
+"""Several runs on one server, with sites and tokens in common."""

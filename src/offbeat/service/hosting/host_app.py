@@ -1,0 +1,88 @@
+"""The HTTP application of a server of several runs."""
+
+from functools import partial
+
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from offbeat_core.messages import PROTOCOL
+from offbeat_core.serving.connections import Connections
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from offbeat.service.front.request_rate import RequestRate
+from offbeat.service.hosting.host_routes import add_host_routes
+from offbeat.service.hosting.host_service import HostService
+from offbeat.service.http.authentication import authenticate
+from offbeat.service.http.confirmed_denials import ConfirmedDenials
+from offbeat.service.http.error_answers import error_answer, refusal_answer
+from offbeat.service.http.live_routes import PageFiles
+from offbeat.service.http.request_limits import BodyLimit, TokenLimit
+from offbeat.service.http.request_parts import PROBLEMS, bearer_token
+from offbeat.service.http.typed_routes import TypedRoutes
+from offbeat.service.refusal import Refusal
+
+_PREFIX = "/runs/"
+_OF_A_RUN = ("/v1/", "/metrics", "/openapi.json")
+"""What a run answers, and only to those with a token: nobody else may know its name."""
+
+
+def make_host_app(service: HostService, rate: RequestRate, connections: Connections) -> ASGIApp:
+    """Return the application: the server's routes, and each run's below a prefix."""
+    api = FastAPI(
+        title="Offbeat", version=PROTOCOL, docs_url=None, redoc_url=None, redirect_slashes=False, responses=PROBLEMS
+    )
+    api.state.service, api.state.rate, api.state.connections = service, rate, connections
+    add_host_routes(api, service)
+
+    @api.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> Response:
+        """Return the description of all routes."""
+        return JSONResponse(api.openapi())
+
+    answer = partial(refusal_answer, service.count_refusal)
+    app: ASGIApp = TypedRoutes(api, partial(error_answer, service.home.disk.refusal, service.count_refusal))
+    app = BodyLimit(app, partial(authenticate, service.accounts, connections), answer)
+    app = ConfirmedDenials(TokenLimit(app, connections.max_per_token, answer), service.confirm, answer)
+    return HostApp(app, service)
+
+
+class HostApp:
+    """An ASGI application that hands requests below ``/runs/NAME`` to that run."""
+
+    def __init__(self, app: ASGIApp, service: HostService) -> None:
+        self._app = app
+        self._service = service
+        self._files = PageFiles()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http" or not scope["path"].startswith(_PREFIX):
+            await self._app(scope, receive, send)
+            return
+        name, slash, rest = scope["path"][len(_PREFIX) :].partition("/")
+        path = f"/{rest}"
+        try:
+            if not slash:
+                response: Response = RedirectResponse(f"{_PREFIX}{name}/", 308)
+            elif path == "/" or path.startswith("/live/"):
+                # The page's files are the same for every name, so that they do not tell which runs there are.
+                response = self._files.answer(rest.removeprefix("live/") or "index.html")
+            elif path.startswith(_OF_A_RUN):
+                await self._of_run(name, {**scope, "path": path}, receive, send)
+                return
+            else:
+                raise Refusal("not-found", "Not Found")
+        except Refusal as refusal:
+            response = refusal_answer(self._service.count_refusal, refusal)
+        await response(scope, receive, send)
+
+    async def _of_run(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:
+        runs = self._service.runs
+        # Before anything tells whether the run is there, and before it is opened.
+        run = await runs.get(name) if runs.is_open(name) else None
+        if run is None:
+            self._service.accounts.check_any(bearer_token(scope), may_have_ended=False)
+        else:
+            run.accounts.check_any(bearer_token(scope), may_have_ended=scope["path"] == "/v1/enrol")
+        run = run or await runs.get(name)
+        with run.used():
+            await run.service.app(scope, receive, send)

@@ -1,0 +1,118 @@
+"""The operations of a server of several runs for sites and people."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from offbeat_core.errors import OffbeatError
+
+from offbeat.service.hosting.home import Home
+from offbeat.service.hosting.host_messages import HostStatus, ListedRun, ListedSite, SitePage
+from offbeat.service.hosting.runs import Runs
+from offbeat.service.hosting.work_search import WorkSearch
+from offbeat.service.refusal import Refusal
+
+if TYPE_CHECKING:
+    from offbeat.service.hosting.hosted_run import HostedRun
+
+
+class HostService:
+    """Answers what concerns the server as a whole.
+
+    ``is_ready`` until the server stops.
+    """
+
+    def __init__(self, home: Home, runs: Runs) -> None:
+        self.home = home
+        self.runs = runs
+        self.accounts = home.accounts
+        self.work = WorkSearch(home, runs)
+        self.is_ready = True
+        self.refusals: Counter[str] = Counter()
+
+    def count_refusal(self, kind: str) -> None:
+        """Count a refusal, also for the audit log."""
+        self.refusals[kind] += 1
+        self.accounts.audit.count("refusals", kind)
+
+    def client(self, token: str) -> int:
+        """Return the site of a valid token, by its SHA-256."""
+        if not self.is_ready:
+            raise Refusal("stopping", "the server is being stopped: try again later", {"Retry-After": "5"})
+        return self.accounts.check_hash(token, "client")
+
+    async def confirm(self) -> None:
+        """Wait until a denial holds after a kill, too."""
+        await self.home.log_writer.wait_until_durable()
+
+    async def create(self, name: str, file: str) -> ListedRun:
+        """Begin a run; a file that cannot be used is refused in the words of its problem."""
+        try:
+            await self.runs.create(name, file)
+        except OffbeatError as error:
+            raise Refusal("malformed-request", str(error)) from None
+        return self.listed(name)
+
+    async def revoke(self, site: int) -> None:
+        """Revoke a site's tokens, and free its slots in all runs."""
+        self.accounts.revoke(site)
+        await self.home.log_writer.wait_until_durable()
+        names = self.home.state.admitted.get(site, set())
+        for run in list(self.runs.at_work()):
+            if run.name in names:
+                await run.revoke(site)
+
+    def status(self) -> HostStatus:
+        """Return the state of all runs."""
+        sites = self.accounts.sites
+        return HostStatus(
+            runs=[self.listed(name) for name in self.home.state.runs],
+            sites=len(sites),
+            revoked_sites=sum(site.revoked is not None for site in sites.values()),
+            problem=self.home.log_writer.problem,
+        )
+
+    def listed(self, name: str) -> ListedRun:
+        """Return a run as lists show it."""
+        record, problem = self.home.state.runs[name], self.runs.problem_of(name)
+        run = next((run for run in self.runs.at_work() if run.name == name), None)
+        if run is None or problem is not None:
+            state = "failed" if problem is not None else "over" if record.is_over else "starting"
+            return ListedRun(name=name, created=record.created, state=state, problem=problem)
+        return _open_run(run, record.created)
+
+    def sites(self, after: int, limit: int) -> SitePage:
+        """Return at most ``limit`` sites whose numbers are above ``after``."""
+        sites, state = self.accounts.sites, self.home.state
+        numbers = range(after + 1, min(after + 1 + limit, len(sites)))
+        listed = [
+            ListedSite(
+                site=number,
+                name=sites[number].name,
+                enrolled=sites[number].enrolled,
+                revoked=sites[number].revoked,
+                labels=sorted(state.labels.get(number, ())),
+                runs=sorted(state.admitted.get(number, ())),
+            )
+            for number in numbers
+        ]
+        is_last = after + 1 + limit >= len(sites)
+        return SitePage(total=len(sites), sites=listed, next=None if is_last else numbers[-1])
+
+
+def _open_run(run: "HostedRun", created: float) -> ListedRun:
+    service = run.service.service
+    now = service.status()
+    return ListedRun(
+        name=run.name,
+        created=created,
+        state="over" if now.finished else "paused" if now.paused else "at work",
+        problem=service.engine.problem or service.stalled(),
+        algorithm=now.algorithm,
+        version=now.version,
+        stop_versions=now.stop_versions,
+        enrolled=now.enrolled,
+        clients=now.clients,
+        waiting=now.waiting,
+        at_work=now.at_work,
+        counted=now.counted,
+    )

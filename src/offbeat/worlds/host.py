@@ -1,0 +1,28 @@
+"""From the file of a server of several runs to a running server."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from offbeat.config.host_file import HostFile, parse_run
+from offbeat.service.hosting.hosted_run import PreparedRun
+from offbeat.service.hosting.hosting import HostListening, HostSettings, host
+from offbeat.service.server.event_loop import run_until_a_signal
+from offbeat.worlds.serve import certificates_of, prepared
+
+
+def run_host(file: HostFile, folder: Path, ready: Callable[[HostListening], None]) -> None:
+    """Run a server of several runs until SIGTERM or Ctrl-C.
+
+    ``ready`` is called when it listens. Runs may name files in ``folder``.
+    """
+    certificates = certificates_of(file.service)
+    settings = HostSettings(folder=Path(file.service.folder), service=file.service, certificates=certificates)
+
+    @contextmanager
+    def prepare(name: str, text: str) -> Generator[PreparedRun]:
+        run, admission = parse_run(text, name, file, folder)
+        with prepared(run, certificates) as (run_settings, coordinator, layout):
+            yield PreparedRun(run_settings, coordinator, layout, admission)
+
+    run_until_a_signal(lambda stop: host(settings, prepare, ready=ready, stop=stop))
