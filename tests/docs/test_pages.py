@@ -17,7 +17,7 @@ from offbeat_private.helper.roster import parse_roster
 
 import offbeat
 from offbeat.compression import qsgd
-from offbeat.config import experiment_file, server_file
+from offbeat.config import experiment_file, host_file, server_file
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -117,6 +117,11 @@ def test_toml_is_valid(page, tmp_path):
         table = tomllib.loads(block)
         if {"terms", "clients"} <= set(table):
             parse_roster(table, page)
+            continue
+        if "admission" in table:  # a run on a server of several runs
+            run = {key: example.get(key, {}) for key in ("model", "local", "algorithm")} | table
+            host = host_file.HostFile.model_validate({"service": {"folder": "server"}})
+            host_file.parse_run(tomli_w.dumps(run), "run", host, tmp_path)
             continue
         if {"service", "webhook", "login", "fronts"} & set(table):
             server = example if "service" in table else server  # other sections go into the file before
