@@ -7,7 +7,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help oldest run check bytecode test test-long test-all test-studies test-algorithm lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower gpu-packages planted bench-service bench-viewers bench-privacy oidc-provider front-picture live-page docs axe reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
+.PHONY: help oldest run check bytecode test test-long test-all test-studies test-algorithm lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower test-peers gpu-packages planted bench-service bench-viewers bench-privacy oidc-provider front-picture live-page docs axe reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -212,6 +212,17 @@ oidc-provider: build/oidc-provider/installed ## install a certified OpenID Conne
 build/oidc-provider/installed:
 	npm install --silent --no-audit --no-fund --prefix $(@D) oidc-provider@9
 	touch $@
+
+# The other frameworks of docs/how-to/from-*.md; pip keeps the PyTorch of .venv.
+PEERS := build/nvflare/installed build/appfl/installed
+$(PEERS): build/%/installed: studies/peers/requirements/%.txt .venv/installed-dev
+	$(PYTHON) -m venv --clear build/$*
+	cd build/$*/lib/python*/site-packages && echo $(CURDIR)/.venv/lib/python*/site-packages > shared.pth
+	build/$*/bin/python -m pip install --quiet --no-compile -r $<
+	touch $@
+
+test-peers: $(FLOWER)/installed $(PEERS) ## run the projects of the pages for users of Flower, NVFlare and APPFL on both sides (0.6 GB; three minutes; not in CI)
+	OFFBEAT_PEERS=1 $(BIN)/pytest -v tests/examples/migrate/test_peers.py
 
 FIGURES := $(wildcard experiments/algorithms/*.toml)
 figures: .venv/installed ## run experiments/algorithms/, draw the figures of docs/algorithms/ again; FIGURES=FILE for one of them
