@@ -91,8 +91,8 @@ class WorkSearch:
         other = asyncio.ensure_future(changed.wait())
         try:
             while (left := end - asyncio.get_running_loop().time()) > 0 and not other.done():
-                done, _ = await asyncio.wait([*turns, other], timeout=left, return_when=asyncio.FIRST_COMPLETED)
-                for turn in done - {other}:
+                await asyncio.wait([*turns, other], timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                for turn in [turn for turn in turns if turn.done()]:
                     run = turns.pop(turn)
                     if await self._ask(run, asked, has_waited=True) is True:
                         return run
