@@ -44,6 +44,7 @@ folder = "server"
 clients = 16
 port = 0
 tls = false
+keep_best = "accuracy"
 
 [data]
 name = "digits"
@@ -75,7 +76,7 @@ versions = 600
 VERSIONS = 160  # at which the pictures are taken
 COLOURS = 160
 PICTURES = {  # width and largest height in pixels, and whether dark
-    "live_page": (1280, 2600, False),
+    "live_page": (1280, 3200, False),
     "live_page_dark": (1280, 1080, True),
     "live_page_narrow": (400, 1600, False),
 }
@@ -115,6 +116,7 @@ def take(browser: Browser, folder: Path) -> None:
     """Save the pictures of the page that is open."""
     for name, (width, tallest, dark) in PICTURES.items():
         browser.look(width, dark)
+        browser.run("scrollTo(0, 0)")
         time.sleep(1.5)
         height = min(browser.run("return document.documentElement.scrollHeight"), tallest)
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
@@ -141,6 +143,8 @@ def watch(url: str, enrolment: str, admin: str, folder: Path, pictures: Path) ->
         browser.driver.get(f"{url}/#token={admin}")
         while http.get("/v1/status").json()["version"] < VERSIONS:
             time.sleep(0.5)
+        browser.find("#sites tbody tr:nth-child(3) .name").click()
+        browser.find("#log > summary").click()
         take(browser, pictures)
 
 

@@ -107,6 +107,50 @@ class Forgotten(Answer):
     stays: list[str]
 
 
+class LoggedEntry(Answer):
+    """A line of the server's log, or an entry of its audit log.
+
+    ``at`` is in Unix seconds.
+    """
+
+    number: int
+    at: float
+    level: str
+    kind: str
+    facts: dict[str, Any]
+
+
+class LoggedPage(Answer):
+    """Some entries, the last one first.
+
+    ``next`` is for the parameter ``before`` of the request for earlier ones; null if there are none.
+    """
+
+    entries: list[LoggedEntry]
+    next: int | None
+
+
+class SiteHistory(Answer):
+    """The newest updates of a site, and its evaluations, oldest first.
+
+    An update is the run's seconds, whether it counted, and its staleness; an evaluation a version and its metrics.
+    """
+
+    updates: list[tuple[float, bool, int]]
+    evaluations: list[tuple[int, dict[str, float]]]
+
+
+class RunSettings(Answer):
+    """The settings of a run.
+
+    ``config`` is fixed; ``settings`` may change when the server starts.
+    """
+
+    version: str
+    config: dict[str, Any]
+    settings: dict[str, Any]
+
+
 class Status(Answer):
     """The progress of a run; ``problems`` are sentences on what needs a person."""
 

@@ -62,6 +62,21 @@ def test_rows_come_back_as_they_were_appended(url: str) -> None:
     asyncio.run(run())
 
 
+def test_the_newest_rows_for_which_a_condition_holds(url: str) -> None:
+    receives = [Row(n, 1, "coordinator", "receive", f'{{"client":{n % 3},"visit":0}}', body=b"x") for n in range(2, 9)]
+
+    async def run() -> None:
+        async with opened(url) as log:
+            await log.append([FIRST, *receives], after=(0, 0))
+            found = await log.newest(table.c.arguments.like('%"client":2,%') & (table.c.number > 2), 10)
+            assert [row.number for row in found] == [8, 5]
+            assert found[0] == replace(receives[6], body=None)
+            assert [row.number for row in await log.newest(is_rare, 10)] == [1]
+            assert [row.number for row in await log.newest(table.c.number > 0, 2)] == [8, 7]
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("after", [(0, 0), (1, 2), (2, 1)], ids=["not the last", "another epoch", "not there"])
 def test_an_append_behind_another_row_than_the_last_changes_nothing(url: str, after: tuple[int, int]) -> None:
     async def run() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from offbeat_core.serving.certificates import Certificates, make_certificates
-from offbeat_core.serving.console_log import event, log
+from offbeat_core.serving.console_log import attached, event, log
 
 from offbeat.service.webhook import webhook as module
 from offbeat.service.webhook.webhook import Webhook
@@ -86,7 +86,7 @@ def send(settings: WebhookSettings, until_done: Any, *events: tuple[str, dict[st
 
     async def main() -> None:
         webhook = Webhook(settings, "a-run", pauses=(0.01, 0.01))
-        with webhook.attached():
+        with attached(webhook):
             task = asyncio.create_task(webhook.run())
             for name, facts in events:
                 event(name, **facts)
@@ -148,7 +148,7 @@ def test_messages_that_wait_are_bounded(receiver: Receiver, monkeypatch: pytest.
 
     async def main() -> None:
         webhook = Webhook(settings_of(receiver), "a-run")
-        with webhook.attached():
+        with attached(webhook):
             for name, facts in events:
                 event(name, **facts)
             await asyncio.sleep(0.05)

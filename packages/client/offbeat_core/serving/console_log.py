@@ -6,8 +6,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TextIO
@@ -22,6 +22,8 @@ log = logging.getLogger("offbeat.service")
 run_at_work: ContextVar[str | None] = ContextVar("run_at_work", default=None)
 """The run that the work under way is for, on a server of several runs; each of its events names it."""
 
+_levels: list[int] = []  # of the log before each handler that is attached
+
 _FILES, _FILE_BYTES = 5, 10**7  # of a log file and the older ones beside it
 _QUIET_SECONDS = 60.0  # in which trouble that repeats is one line
 _MOST_KINDS = 1000  # of trouble whose last lines are known
@@ -34,6 +36,30 @@ def event(name: str, level: int = logging.INFO, /, **fields: Any) -> None:
         if (run := run_at_work.get()) is not None:
             fields = {"run": run, **fields}
         log.log(level, name, extra={"fields": fields})
+
+
+@contextmanager
+def attached(handler: logging.Handler) -> Generator[None]:
+    """Let a handler have the events of its level within the context.
+
+    It has also those that are not written; of a server of several runs, those of the run at work.
+    """
+    own = run_at_work.get()
+
+    def is_own(record: logging.LogRecord) -> bool:
+        return own is None or getattr(record, "fields", {}).get("run") == own
+
+    handler.addFilter(is_own)
+    _levels.append(log.level)
+    log.addHandler(handler)
+    log.setLevel(min(log.getEffectiveLevel(), handler.level))
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        level = _levels.pop()  # of runs that end in another order the last one restores the first level
+        if not _levels:
+            log.setLevel(level)
 
 
 def write_logs(level: str, file: Path | None = None) -> None:

@@ -14,6 +14,7 @@ from offbeat.service.engine.progress_log import ProgressLog
 from offbeat.service.engine.prometheus_metrics import Metrics
 from offbeat.service.engine.run_control import RunControl
 from offbeat.service.engine.visit_messages import VisitMessages
+from offbeat.service.live.recent_lines import RecentLines
 from offbeat.service.refusal import Refusal
 from offbeat.service.server_messages import ClientPage, Forgotten, Status
 from offbeat.service.server_settings import ServerSettings
@@ -33,6 +34,7 @@ class Operations:
         self.accounts = accounts
         self.metrics = Metrics()
         self.progress = ProgressLog(engine, self.metrics.refusals_by_kind)
+        self.lines = RecentLines()
         self.is_ready = True
         self.control = RunControl(engine, accounts.audit)
         self.visits = VisitMessages(engine, settings)

@@ -154,7 +154,7 @@ class HostedRun:
             engine, checkpoints = await open_engine(store, prepared.coordinator, prepared.layout, settings, end.set)
             try:
                 service = await open_service(settings, engine, partial(HostedAccounts, self._home.accounts, self.name))
-                async with beside_requests(settings, engine):
+                async with beside_requests(service):
                     self._admission = prepared.admission
                     self._run = RunService(settings, service, checkpoints, self._connections, self._url)
                     await self._forget_revoked()

@@ -10,11 +10,14 @@ from fastapi import FastAPI, Query
 from fastapi.responses import Response
 
 import offbeat.web
+from offbeat.service import server_messages
+from offbeat.service.audit.audit_log import start_facts
 from offbeat.service.engine.operations import Operations
-from offbeat.service.http.admin_routes import After
-from offbeat.service.http.authentication import Viewer
-from offbeat.service.http.request_parts import Text
+from offbeat.service.http.admin_routes import After, Limit
+from offbeat.service.http.authentication import Admin, Operator, Viewer
+from offbeat.service.http.request_parts import Number, Text
 from offbeat.service.live.live_state import live_state
+from offbeat.service.live.logged_history import audit_page, site_history
 from offbeat.service.live.snapshots import Snapshots
 from offbeat.service.refusal import Refusal
 
@@ -106,3 +109,23 @@ def add_live_routes(app: FastAPI, service: Operations, login: str | None = None)
         """Return the run's state, sites behind ``after``, and the history since an answer."""
         answer = await snapshots.answer(since, -1 if after is None else after, role=role)
         return Response(answer, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+    @app.get("/v1/admin/clients/{number}/history")
+    async def history(_: Viewer, number: Number) -> server_messages.SiteHistory:
+        """Return a client's newest updates and evaluations."""
+        return await site_history(service, number)
+
+    @app.get("/v1/admin/settings")
+    async def settings(_: Viewer) -> server_messages.RunSettings:
+        """Return the run's settings."""
+        return server_messages.RunSettings(**start_facts(service.settings))
+
+    @app.get("/v1/admin/log")
+    async def lines(_: Operator, before: After = None, limit: Limit = 50) -> server_messages.LoggedPage:
+        """Return lines of the log since the server's start, the last one first."""
+        return service.lines.page(before, limit)
+
+    @app.get("/v1/admin/audit")
+    async def audit(_: Admin, before: After = None, limit: Limit = 50) -> server_messages.LoggedPage:
+        """Return entries of the audit log, the last one first."""
+        return await audit_page(service, before, limit)

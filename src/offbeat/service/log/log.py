@@ -9,9 +9,12 @@ its successor, whatever clocks and networks do.
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from offbeat_core.errors import OffbeatError
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
 
 COORDINATOR = "coordinator"
 """The owner of the coordinator's calls, which are most of the log."""
@@ -89,6 +92,16 @@ class Log(Protocol):
 
     async def read(self, after: int, limit: int) -> list[Row]:
         """Return at most ``limit`` durable rows with numbers above ``after``, in order.
+
+        Raises:
+            LogUnavailableError: The log cannot be read now.
+        """
+        ...
+
+    async def newest(self, which: "ColumnElement[bool]", limit: int) -> list[Row]:
+        """Return the newest rows for which a condition holds, the last one first.
+
+        The condition is on the table ``log``. The rows are without small updates. Appends do not wait for it.
 
         Raises:
             LogUnavailableError: The log cannot be read now.

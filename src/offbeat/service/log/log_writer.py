@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from offbeat_core.errors import OffbeatError
 from offbeat_core.serving.console_log import event
@@ -15,6 +16,9 @@ from offbeat.service.log.log import Change, Log, LogUnavailableError, ReplacedEr
 from offbeat.service.log.term import Term
 from offbeat.service.refusal import Refusal, unwritable
 from offbeat.service.store.disk import Disk, is_temporary
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
 
 _RETRY_SECONDS = 1.0  # between two attempts while the log cannot be written
 _MOST_WAITING = 100_000  # rows, some 60 MB, for a log that cannot be written
@@ -179,6 +183,17 @@ class LogWriter:
             if epoch != self._term.epoch:
                 raise _replaced()
             self._confirmed = asked
+
+    async def newest(self, which: "ColumnElement[bool]", limit: int) -> list[Row]:
+        """Return the newest durable rows for which a condition holds; see ``Log``.
+
+        Raises:
+            Refusal: The log cannot be read.
+        """
+        try:
+            return await self._term.log.newest(which, limit)
+        except LogUnavailableError as error:
+            raise unwritable(str(error)) from None
 
     async def forget_bodies(self, last: int) -> None:
         """Delete the small updates of the rows up to ``last``, or have ``tidy`` do it."""

@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 _FORGOTTEN_AT_ONCE = 100  # small updates
 _READ_AT_ONCE = 10_000  # rows
-_columns_of = attrgetter(*(column.name for column in log.c if column.name != "run"))
+_COLUMNS = [column for column in log.c if column.name != "run"]
+_columns_of = attrgetter(*(column.name for column in _COLUMNS))
 
 END_HUNG = """
 SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
@@ -84,6 +85,16 @@ class SqlLog:
     async def read(self, after: int, limit: int) -> list[Row]:
         """Return rows; see ``Log``."""
         return await self._in_thread(lambda: self.read_now(log.c.number > after, limit))
+
+    async def newest(self, which: sa.ColumnElement[bool], limit: int) -> list[Row]:
+        """Return the newest rows; see ``Log``."""
+        query = sa.select(*_COLUMNS).where((log.c.run == self.run) & which).order_by(log.c.number.desc()).limit(limit)
+
+        def read() -> list[Row]:
+            with self.connected() as connection:
+                return [Row(*row) for row in connection.execute(query)]
+
+        return await asyncio.to_thread(read)
 
     async def last_epoch(self) -> int:
         """Return the last row's epoch; see ``Log``."""
@@ -180,8 +191,7 @@ class SqlLog:
     def read_now(self, which: sa.ColumnElement[bool], limit: int | None = None) -> list[Row]:
         """Return the rows for which a condition on ``log``'s columns holds, in order."""
         joined = log.outerjoin(bodies, (bodies.c.run == log.c.run) & (bodies.c.number == log.c.number))
-        columns = [*(column for column in log.c if column.name != "run"), bodies.c.body]
-        query = sa.select(*columns).select_from(joined).where((log.c.run == self.run) & which)
+        query = sa.select(*_COLUMNS, bodies.c.body).select_from(joined).where((log.c.run == self.run) & which)
         with self.connected() as connection:
             return [Row(*row) for row in connection.execute(query.order_by(log.c.number).limit(limit))]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from offbeat_core.files import write_durably
 from offbeat_core.serving.connections import Connections
+from offbeat_core.serving.console_log import attached
 
 from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.accounts.issued_tokens import IN_FOLDER
@@ -150,10 +151,12 @@ async def folder_token(folder: Path, accounts: Accounts, kind: Kind, *, is_share
 
 
 @asynccontextmanager
-async def beside_requests(settings: ServerSettings, engine: Engine) -> AsyncGenerator[None]:
-    """Send messages, and evaluate versions, within the context."""
+async def beside_requests(service: Operations) -> AsyncGenerator[None]:
+    """Send messages, evaluate versions, and keep the log's lines, within the context."""
+    settings, engine = service.settings, service.engine
     async with _sending_messages(settings, engine), _evaluating(settings, engine):
-        yield
+        with attached(service.lines):
+            yield
 
 
 @asynccontextmanager
@@ -188,7 +191,7 @@ async def _sending_messages(settings: ServerSettings, engine: Engine) -> AsyncGe
     from offbeat.service.webhook.webhook import Webhook  # with an HTTP client, which servers do without
 
     webhook = Webhook(settings.webhook, str(engine.run.state.run_id))
-    with webhook.attached():
+    with attached(webhook):
         async with _beside(webhook.run()):
             yield
 

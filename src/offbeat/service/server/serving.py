@@ -90,7 +90,7 @@ async def serve(
             is_shared = store.shared is not None
             await folder_token(store.folder, service.accounts, "admin", is_shared=is_shared)
             token = await folder_token(store.folder, service.accounts, "enrolment", is_shared=is_shared)
-            async with beside_requests(settings, engine):
+            async with beside_requests(service):
                 await _serve(settings, service, checkpoints, listener, limit, token, ready, end, stop)
         finally:
             await engine.close()

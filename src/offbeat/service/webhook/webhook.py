@@ -8,15 +8,14 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 from offbeat_core.http.service_errors import one_line
 from offbeat_core.http.tls import trust
-from offbeat_core.serving.console_log import event, log, run_at_work
+from offbeat_core.serving.console_log import event
 
 from offbeat.service.webhook.receiver_address import Address, address_of
 from offbeat.service.webhook.webhook_settings import WebhookSettings
@@ -43,31 +42,16 @@ class Webhook(logging.Handler):
         super().__init__(logging.INFO)
         self._settings = settings
         self._run = run
-        self._name = run_at_work.get()  # of the run, where the server has several
         self._pauses = pauses
         self._waiting: deque[dict[str, Any]] = deque(maxlen=_MOST_WAITING)
         self._dropped = 0  # since the last message that was delivered
         self._has_come = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
-    @contextmanager
-    def attached(self) -> Generator[None]:
-        """Take the log's events within the context, also those that its level hides."""
-        level = log.level
-        log.addHandler(self)
-        log.setLevel(min(log.getEffectiveLevel(), logging.INFO))
-        try:
-            yield
-        finally:
-            log.removeHandler(self)
-            log.setLevel(level)
-
     def emit(self, record: logging.LogRecord) -> None:
         """Queue an event, from any thread."""
-        facts: dict[str, Any] = getattr(record, "fields", {})
-        is_of_run = self._name is None or facts.get("run") == self._name
-        if is_of_run and record.getMessage() in self._settings.events:
-            fields = {name: value for name, value in facts.items() if value is not None}
+        if record.getMessage() in self._settings.events:
+            fields = {name: value for name, value in getattr(record, "fields", {}).items() if value is not None}
             message = {"id": secrets.token_hex(16), "event": record.getMessage(), "time": round(record.created, 3)}
             self._loop.call_soon_threadsafe(self._queue, {**message, "run": self._run, "facts": fields})
 

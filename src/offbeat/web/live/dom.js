@@ -63,6 +63,12 @@ export function siteName({client, name}) {
   return name || `client ${client}`;
 }
 
+// Facts in a line; nested ones are left out.
+export function facts(values) {
+  const shown = Object.entries(values).filter(([, value]) => typeof value !== "object" || Array.isArray(value));
+  return shown.map(([name, value]) => `${name}: ${typeof value === "number" ? plain(value) : typeof value === "string" ? value : JSON.stringify(value)}`).join(" · ");
+}
+
 const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
 export function duration(seconds) {

@@ -2,35 +2,35 @@
 
 import {question} from "./dialog.js";
 import {ago, byId, element, fillRows, plain, siteName, write} from "./dom.js";
-
-const PAGE = 50;  // as the server's
+import {Pages} from "./pages.js";
+import {SiteCurves} from "./site.js";
 
 export class Sites {
   constructor(connection, act) {
     this.connection = connection;
     this.act = act;
-    this.starts = [null];  // "after" of each page up to this one
-    this.next = null;
-    byId("sites-before").onclick = () => { this.starts.pop(); connection.refresh(); };
-    byId("sites-after").onclick = () => { this.starts.push(this.next); connection.refresh(); };
+    this.pages = new Pages("sites", () => connection.refresh());
+    this.curves = new SiteCurves(connection);
   }
 
   query() {
-    const after = this.starts[this.starts.length - 1];
-    return after === null ? "" : `&after=${after}`;
+    return this.pages.start === null ? "" : `&after=${this.pages.start}`;
   }
 
   take({sites}) {
-    this.next = sites.next;
     this.show(sites);
+    this.pages.take(sites.next);
+    this.curves.take(sites.clients);
   }
 
   show({clients, total}) {
     const make = (row, site) => {
-      row.append(element("th", {scope: "row"}, element("span", {class: "name"}), element("small", {class: "quiet"})));
+      row.append(element("th", {scope: "row"}, element("button", {type: "button", class: "name"}), element("small", {class: "quiet"})));
       for (const kind of ["", "", "number", "number", "number", "number"]) row.append(element("td", kind ? {class: kind} : {}));
       const rename = element("button", {type: "button", "data-act": "rename"}, "Rename");
       const revoke = element("button", {type: "button", "data-act": "revoke"}, "Revoke");
+      const name = row.querySelector(".name");
+      name.addEventListener("click", () => this.curves.select(row.site.client === this.curves.site?.client ? null : row.site, name));
       rename.addEventListener("click", () => this.rename(row.site));
       revoke.addEventListener("click", () => this.revoke(row.site));
       row.append(element("td", {class: "actions for-operators"}, rename, revoke));
@@ -44,16 +44,14 @@ export class Sites {
       const texts = [ago(site.last_seen), isRevoked ? "revoked" : site.working ? "at work" : "idle",
         ...[site.counted, site.refused, site.lost].map(plain), site.mean_staleness === null ? "–" : site.mean_staleness.toFixed(2)];
       texts.forEach((text, column) => write(row.cells[column + 1], text));
-      for (const button of row.querySelectorAll("button")) {
+      row.querySelector(".name").setAttribute("aria-label", `Curves of ${name}`);
+      for (const button of row.querySelectorAll("[data-act]")) {
         button.setAttribute("aria-label", `${button.textContent} ${name}`);
         if (button.dataset.act === "revoke") button.disabled = isRevoked;
       }
     });
-    const first = clients.length ? (this.starts.length - 1) * PAGE + 1 : 0;
+    const first = clients.length ? clients[0].client + 1 : 0;
     write(byId("sites-range"), `${plain(first)} to ${plain(first + clients.length - (first ? 1 : 0))} of ${plain(total)}`);
-    byId("sites-before").disabled = this.starts.length === 1;
-    byId("sites-after").disabled = this.next === null;
-    document.querySelector("#sites .pages").hidden = total <= PAGE;
   }
 
   async rename(site) {

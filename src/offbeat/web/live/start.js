@@ -3,8 +3,10 @@
 import {Connection, RefusedError} from "./connection.js";
 import {byId, write} from "./dom.js";
 import {History} from "./history.js";
+import {EventLog} from "./log.js";
 import {Panels} from "./panels.js";
 import {RunActions} from "./run.js";
+import {Settings} from "./settings.js";
 import {Sites} from "./sites.js";
 import {Tokens} from "./tokens.js";
 
@@ -56,7 +58,8 @@ function begin(token, role) {
   byId("page").dataset.role = role;
   byId("page").hidden = false;
   panels ??= new Panels(new History());
-  parts = [new RunActions(connection, act), new Sites(connection, act)];
+  parts = [new RunActions(connection, act), new Sites(connection, act), new Settings(connection)];
+  if (role !== "viewer") parts.push(new EventLog(connection));
   if (role === "admin") parts.push(new Tokens(connection, act));
 }
 
