@@ -100,8 +100,3 @@ class TestPage:
         _, out, err = offbeat(*shlex.split(line))
         printed, expected = ([row.split() for row in text.splitlines() if row.strip()] for text in (out + err, shown))
         assert printed == expected
-
-    def test_python(self, capsys: pytest.CaptureFixture[str]) -> None:
-        (example,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-        exec(example, {})
-        assert capsys.readouterr().out.splitlines() == re.findall(r"^# (.*)", example, re.MULTILINE)
