@@ -190,3 +190,44 @@ def test_an_update_of_one_run_never_reaches_another(server):
     # The other run has the same number of a visit; it gets another digest.
     assert site.at("two").send(visits["two"], torch.full((LENGTH,), 2.0))["counted"]
     assert {name: run["counted"] for name, run in server.runs().items()} == {"one": 1, "two": 1}
+
+
+def test_a_site_that_is_forgotten_is_in_no_file_of_the_server_and_its_runs(tmp_path):
+    with hosting(tmp_path / "server") as server:
+        for name in ("one", "short"):
+            server.create(name, algorithm="fedasync", **({"versions": 1} if name == "short" else {}))
+        server.create("other", algorithm="fedasync", labels=["nothing"])
+        site = server.enrol("Ward of Doctor Xylophone", "quixotic-label")
+        assert {site.work(), site.work()} == {"one", "short"}
+        server.admin.http.post(f"/v1/sites/{site.number}/rename", json={"name": "Xylophone 2"})
+        answer = server.admin.http.delete(f"/v1/sites/{site.number}/data")
+        assert answer.status_code == 200
+        assert {"Run one", "Run short"} <= {line.partition(":")[0] for line in answer.json()["deleted"]}
+        assert kind_of(site.root.http.post("/v1/work", json={}), 401) == "unknown-token"
+        assert server.admin.http.get("/v1/sites").json()["sites"] == []
+        assert server.admin.http.delete(f"/v1/sites/{site.number}/data").status_code == 200  # again
+        http = server.admin.http
+        assert kind_of(http.post(f"/v1/sites/{site.number}/labels", json={"labels": ["a"]}), 404) == "no-such-client"
+        fresh = server.enrol("new")
+        assert fresh.number == site.number + 1
+        assert fresh.work() == "one"
+    files = [path for path in (tmp_path / "server").rglob("*") if path.is_file()]
+    assert len(files) > 10
+    for path in files:
+        assert b"Xylophone" not in path.read_bytes(), path
+        assert b"quixotic" not in path.read_bytes() or path.parent == tmp_path / "server", path
+    with hosting(tmp_path / "server") as server:
+        assert [site["name"] for site in server.admin.http.get("/v1/sites").json()["sites"]] == ["new"]
+
+
+def test_the_deletion_of_a_site_goes_on_after_a_kill(tmp_path):
+    with hosting(tmp_path / "server") as server:
+        server.create("one", algorithm="fedasync")
+        site = server.enrol("Xylophone")
+        assert site.work() == "one"
+        server.in_loop(lambda: server.service.accounts.forget(site.number))  # as far as a kill may let it come
+    with hosting(tmp_path / "server") as server:
+        sites = server.service.accounts.sites
+        until(lambda: sites[site.number].forgotten == "done")
+    for path in (tmp_path / "server").rglob("*"):
+        assert not path.is_file() or b"Xylophone" not in path.read_bytes(), path

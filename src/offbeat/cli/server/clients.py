@@ -79,7 +79,12 @@ def forget(server: ServerPlace, which: str) -> None:
     from offbeat.service.server import admin
 
     forgotten = admin.forget_client(server.folder, which)
-    click.echo(f"client-{forgotten['client']}: forgotten")
+    show_forgotten(f"client-{forgotten['client']}", forgotten)
+
+
+def show_forgotten(name: str, forgotten: dict[str, Any]) -> None:
+    """Print what was deleted of a client or a site, and what was not."""
+    click.echo(f"{name}: forgotten")
     for sentence in forgotten["deleted"]:
         click.echo(f"- {sentence}")
     click.echo("What stays:")

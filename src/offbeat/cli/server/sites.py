@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import click
 
 from offbeat.cli.command_groups import DefaultGroup
+from offbeat.cli.server.clients import show_forgotten
 from offbeat.cli.server.server_place import SERVER, ServerPlace
 from offbeat.cli.terminal import visible
 
@@ -13,7 +14,7 @@ _SITE = click.argument("which", metavar="SITE")
 
 @click.group(cls=DefaultGroup, epilog="\b\nExample:\n  offbeat server sites runs/server")
 def sites() -> None:
-    """List, label, rename and revoke the sites of several runs.
+    """List, label, rename, revoke and forget the sites of several runs.
 
     On a server of several runs a site enrols once, and takes part in each run that admits it. SITE is a site's name, or
     its number, as 3 or site-3.
@@ -69,3 +70,17 @@ def revoke(server: ServerPlace, which: str) -> None:
     from offbeat.service.server import host_admin
 
     click.echo(f"site-{host_admin.revoke_site(server.folder, which)}: revoked")
+
+
+@sites.command(epilog="\b\nExample:\n  offbeat server sites forget runs/server 'ward 3'")
+@SERVER
+@_SITE
+def forget(server: ServerPlace, which: str) -> None:
+    """Revoke SITE, and delete what the server and its runs hold of it.
+
+    That cannot be undone. Prints what was deleted, and what cannot be.
+    """
+    from offbeat.service.server import host_admin
+
+    forgotten = host_admin.forget_site(server.folder, which)
+    show_forgotten(f"site-{forgotten['client']}", forgotten)

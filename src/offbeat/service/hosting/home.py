@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
@@ -74,12 +74,14 @@ class Home:
         if run not in self.state.admitted.get(site, ()):
             self._change("admit", {"site": site, "run": run})
 
-    def label(self, site: int, labels: Iterable[str]) -> None:
+    def label(self, site: int, labels: Collection[str]) -> None:
         """Give a site these labels in place of those that it has."""
         self.name_of(site)
+        if site in self.accounts.forgotten and labels:
+            raise Refusal("no-such-client", f"site {site} was forgotten")
         self.log_writer.check()
-        values = {"site": site, "labels": sorted(set(labels))}
-        self._change("label_site", values, "site labelled", client=site, labels=values["labels"])
+        # Not in the audit log, whose entries last after the site is forgotten.
+        self._change("label_site", {"site": site, "labels": sorted(set(labels))}, "site labelled", client=site)
 
     def label_token(self, hashed: str, labels: Iterable[str]) -> None:
         """Give these labels to the sites that will enrol with a token, by its SHA-256."""

@@ -132,6 +132,11 @@ def _add_site_routes(app: FastAPI, service: HostService) -> None:
         await service.revoke(number)
         await home.log_writer.wait_until_durable()
 
+    @app.delete("/v1/sites/{number}/data")
+    async def forget(_: Admin, number: Number) -> server_messages.Forgotten:
+        """Delete what the server and its runs hold of a site."""
+        return await service.erasure.forget(number)
+
     @app.post("/v1/sites/{number}/labels", status_code=204)
     async def label(_: Operator, number: Number, wanted: NewLabels) -> None:
         """Give a site other labels; runs admit it by them from now on."""

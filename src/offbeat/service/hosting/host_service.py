@@ -8,6 +8,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat.service.hosting.home import Home
 from offbeat.service.hosting.host_messages import HostStatus, ListedRun, ListedSite, SitePage
 from offbeat.service.hosting.runs import Runs
+from offbeat.service.hosting.site_erasure import SiteErasure
 from offbeat.service.hosting.work_search import WorkSearch
 from offbeat.service.refusal import Refusal
 
@@ -26,6 +27,7 @@ class HostService:
         self.runs = runs
         self.accounts = home.accounts
         self.work = WorkSearch(home, runs)
+        self.erasure = SiteErasure(home, runs)
         self.is_ready = True
         self.refusals: Counter[str] = Counter()
 
@@ -66,8 +68,8 @@ class HostService:
         sites = self.accounts.sites
         return HostStatus(
             runs=[self.listed(name) for name in self.home.state.runs],
-            sites=len(sites),
-            revoked_sites=sum(site.revoked is not None for site in sites.values()),
+            sites=len(sites) - len(self.accounts.forgotten),
+            revoked_sites=sum(site.revoked is not None and site.forgotten is None for site in sites.values()),
             problem=self.home.log_writer.problem,
         )
 
@@ -94,9 +96,12 @@ class HostService:
                 runs=sorted(state.admitted.get(number, ())),
             )
             for number in numbers
+            if sites[number].forgotten is None
         ]
         is_last = after + 1 + limit >= len(sites)
-        return SitePage(total=len(sites), sites=listed, next=None if is_last else numbers[-1])
+        return SitePage(
+            total=len(sites) - len(self.accounts.forgotten), sites=listed, next=None if is_last else numbers[-1]
+        )
 
 
 def _open_run(run: "HostedRun", created: float) -> ListedRun:

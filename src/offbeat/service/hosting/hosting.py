@@ -64,7 +64,7 @@ async def host(
                 try:
                     await runs.open_unfinished()
                     serving = end.start(http.serve())
-                    for work in (runs.keep_watch(), connections.keep_watch(), stop.wait()):
+                    for work in (runs.keep_watch(), connections.keep_watch(), stop.wait(), service.erasure.run()):
                         end.start(work)
                     end.start(home.audit.flush_regularly())
                     certificate = settings.certificates and settings.certificates.certificate

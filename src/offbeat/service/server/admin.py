@@ -23,7 +23,7 @@ from offbeat.service.store.database import RARE, best_version, numbers_of, opene
 from offbeat.service.store_settings import FILE as STORE
 from offbeat.service.store_settings import StoreSettings, noted_shared_store
 
-_ERASURE_SECONDS = 300.0  # a checkpoint of a large model, and the time for which a standby may read the one before
+ERASURE_SECONDS = 300.0  # a checkpoint of a large model, and the time for which a standby may read the one before
 _OTHERS = "; if it stands by, run this on the machine that leads, which offbeat server status names"
 
 
@@ -98,7 +98,7 @@ def revoke_client(folder: Path, which: str) -> int:
 def forget_client(folder: Path, which: str) -> dict[str, Any]:
     """Delete what a server holds of a client; return the answer, a ``Forgotten``."""
     number = _number(_listed(folder), which)
-    return ask(folder, "DELETE", f"/v1/clients/{number}/data", seconds=_ERASURE_SECONDS)
+    return ask(folder, "DELETE", f"/v1/clients/{number}/data", seconds=ERASURE_SECONDS)
 
 
 def rename_client(folder: Path, which: str, name: str) -> int:

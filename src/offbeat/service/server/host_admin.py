@@ -6,7 +6,7 @@ from typing import Any
 from offbeat_core.errors import OffbeatError
 from offbeat_core.files import read_text
 
-from offbeat.service.server.admin import ask, number_of
+from offbeat.service.server.admin import ERASURE_SECONDS, ask, number_of
 from offbeat.service.server.host_folder import RUNS
 
 
@@ -64,6 +64,11 @@ def label_site(folder: Path, which: str, labels: list[str]) -> int:
     number = _number(folder, which)
     ask(folder, "POST", f"/v1/sites/{number}/labels", {"labels": labels})
     return number
+
+
+def forget_site(folder: Path, which: str) -> dict[str, Any]:
+    """Delete what the server and its runs hold of a site; return the answer."""
+    return ask(folder, "DELETE", f"/v1/sites/{_number(folder, which)}/data", seconds=ERASURE_SECONDS)
 
 
 def _number(folder: Path, which: str) -> int:
