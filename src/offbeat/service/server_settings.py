@@ -40,7 +40,7 @@ class AddressSettings(Section):
     out. One token has a quarter of them. Not on Windows: use a proxy."""
     token_seconds: Positive | None = None
     """How long a client's token is valid; without limit if it is left out."""
-    requests_a_second: Positive = 20.0
+    requests_a_second: Positive = 100.0
     """The most requests of one client a second, on average."""
 
 

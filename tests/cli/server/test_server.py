@@ -23,6 +23,8 @@ def test_the_status_shows_the_evaluation_by_clients(offbeat: Command, monkeypatc
         "evaluated by clients: version 12, 18 of 20 clients, 240 examples",
         "accuracy on clients: by examples 0.9123, mean 0.9, 10th percentile 0.5, 90th percentile 1, worst tenth 0.25",
     ]
+    monkeypatch.setattr(admin, "status", lambda *_: {"version": 13, "problems": ["a", "b"]})
+    assert offbeat("server", "status", "server")[1] == "problem: a\nproblem: b\nversion: 13\n"
     monkeypatch.setattr(admin, "status", lambda *_: {"version": 13, "evaluated_by_clients": None})
     assert offbeat("server", "status", "server")[1] == "version: 13\n"
 

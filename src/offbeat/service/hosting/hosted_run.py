@@ -178,10 +178,12 @@ class HostedRun:
 
     @contextmanager
     def used(self) -> Generator[None]:
-        """Keep the run open within the context."""
+        """Keep the run open within the context, whose events are the run's."""
         self.under_way += 1
+        before = run_at_work.set(self.name)
         try:
             yield
         finally:
+            run_at_work.reset(before)
             self.under_way -= 1
             self.last_used = time.monotonic()

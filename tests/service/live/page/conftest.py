@@ -4,9 +4,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import httpx
 import pytest
 from offbeat_client import Backoff, OffbeatError, run_client
 
@@ -30,41 +28,6 @@ def page(browser):
     with suppress(Exception):
         browser.run("sessionStorage.clear()")
     browser.driver.get("about:blank")
-
-
-@contextmanager
-def below_a_path(server, path):
-    """Yield the URL of a proxy that passes requests below a path on to a server, without that path."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            if not self.path.startswith(f"{path}/"):
-                self.send_error(404)
-                return
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            headers = {name: self.headers[name] for name in ("Authorization", "Content-Type") if name in self.headers}
-            url = server.url + self.path.removeprefix(path)
-            answer = httpx.request(self.command, url, headers=headers, content=body)
-            self.send_response(answer.status_code)
-            for name in ("Content-Type", "Content-Security-Policy"):
-                if name in answer.headers:
-                    self.send_header(name, answer.headers[name])
-            self.send_header("Content-Length", str(len(answer.content)))
-            self.end_headers()
-            self.wfile.write(answer.content)
-
-        def do_POST(self):
-            self.do_GET()
-
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as proxy:
-        threading.Thread(target=proxy.serve_forever, daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{proxy.server_port}{path}"
-        finally:
-            proxy.shutdown()
 
 
 @contextmanager

@@ -4,8 +4,9 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from tests.service.conftest import running
+from tests.service.hosting.conftest import hosting
 from tests.service.http_client import ONES
-from tests.service.live.page.conftest import below_a_path, eventually, sign_in
+from tests.service.live.page.conftest import eventually, sign_in
 
 CONFIG = {"algorithm": {"algorithm": "fedbuff", "buffer_size": 2}, "service": {"clients": 5}}
 
@@ -109,9 +110,13 @@ def test_all_is_within_reach_and_axe_core_finds_no_serious_fault(width, dark, pa
 
 
 @pytest.mark.long
-def test_it_works_below_a_path(page, served):
-    with below_a_path(served, "/runs/night") as url:
-        sign_in(page, url, served.admin.token)
+def test_a_run_of_several_has_its_page_below_a_path(page, tmp_path):
+    with hosting(tmp_path / "server") as server:
+        for name in ("night", "day"):
+            server.create(name, algorithm="fedbuff", labels=["all"])
+        assert server.enrol("ward-1", "all").work() == "night"
+        url = f"{server.url}/runs/night"
+        sign_in(page, url, server.admin.token)
         eventually(lambda: page.texts("#sites tbody tr"))
         page.find("#sites tbody tr:first-child .name").click()
         eventually(lambda: page.find("#site-title").text == "ward-1")
@@ -119,6 +124,11 @@ def test_it_works_below_a_path(page, served):
         eventually(lambda: page.texts("#settings tbody tr"))
         page.find("#pause").click()
         eventually(lambda: page.find("#done").text == "The run is paused")
+        assert {name: run["state"] for name, run in server.runs().items()} == {"night": "paused", "day": "at work"}
+        page.find("#log > summary").click()
+        eventually(lambda: "run paused" in page.find("#log tbody").text)
         assert all(asked.startswith(f"{url}/") for asked in page.requested())
         assert page.console() == []
+        page.driver.get(f"{server.url}/runs/day/")  # where nobody has signed in
+        assert page.find("#sign-in").is_displayed()
         page.driver.get("about:blank")
