@@ -4,6 +4,7 @@ import pytest
 from offbeat_core.tokens import token_hash
 
 from offbeat.service.accounts import sessions
+from offbeat.service.accounts.issued_tokens import IN_FOLDER
 
 
 @pytest.mark.parametrize(("role", "allowed"), [("viewer", 1), ("operator", 2), ("admin", 3)])
@@ -60,7 +61,7 @@ def test_the_audit_log_has_persons_and_ids(accounts):
 
 def test_a_person_may_have_the_name_of_the_token_in_the_folder(folder):
     accounts = folder.open()
-    token = accounts.sessions.begin("in the server's folder", "admin")
+    token = accounts.sessions.begin(IN_FOLDER, "admin")
     accounts.issued.keep_in_folder("admin", None)
     assert accounts.is_valid(token, "admin")
     folder.now += 9 * 3600

@@ -34,6 +34,7 @@ def test_the_cookie_is_the_token_of_the_pages_requests(headers, token):
 
     async def app(scope, receive, send):
         seen.append(bearer_token(scope))
+        assert [name for name, _ in scope["headers"]].count(b"authorization") <= 1
 
     asyncio.run(SessionCookie(app, "__Host-offbeat")(scope_of(*headers), None, None))
     assert seen == [token]

@@ -17,6 +17,7 @@ from tests.service.login.conftest import BrowserAt, Fooled
 from tests.service.login.false_provider import KEY, OTHER_KEY, FalseProvider, sign
 
 NOW = int(time.time())
+NEW_KEY = ECKey.generate_key("P-256", {"kid": "new"})
 PEM = KEY.as_pem(private=False)
 TokenMaker = Callable[[FalseProvider, str], str]
 
@@ -34,6 +35,11 @@ def signed(claims: object, **header: object) -> str:
     text = f"{part({'alg': 'RS256', 'kid': 'one', **header})}.{part(claims)}"
     signature = KEY.get_op_key("sign").sign(text.encode(), PKCS1v15(), SHA256())
     return f"{text}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+
+
+def by_a_new_key(provider: FalseProvider, nonce: str) -> str:
+    provider.answers["/keys"]["keys"].append(NEW_KEY.as_dict(private=False))
+    return sign(provider.claims(nonce), NEW_KEY, alg="ES256", kid="new")
 
 
 def hs256(claims: object, secret: bytes) -> str:
@@ -100,6 +106,7 @@ RIGHT: dict[str, TokenMaker] = {
     "early within the skew": lambda provider, nonce: sign(provider.claims(nonce, nbf=int(time.time()) + 50)),
     "several audiences, for this party": other(aud=["another", "offbeat"], azp="offbeat"),
     "unknown header": lambda provider, nonce: signed(provider.claims(nonce), later=1),
+    "ES256 by a new key": by_a_new_key,
     "PS512": lambda provider, nonce: sign(provider.claims(nonce), alg="PS512"),
 }
 

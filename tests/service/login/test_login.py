@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from offbeat.service.login import bounded_fetch, login, login_attempts
+from offbeat.service.login import bounded_fetch, login
 from tests.service.login.conftest import BrowserAt, Fooled, serving_people
 from tests.service.login.false_provider import KEY, OTHER_KEY, sign
 from tests.service.login.real_provider import free_port
@@ -78,14 +78,6 @@ def test_another_browsers_state_or_cookie_is_refused(honest: Fooled, browser_at:
     time_of, _, rest = one.http.cookies["offbeat-login"].partition(".")
     changed.http.cookies.set("offbeat-login", f"{int(time_of) + 600}.{rest}")  # to prolong it
     refused(honest.come_back(changed, code="c", state=asked["state"]), 400, "This login was not begun")
-
-
-def test_a_login_takes_ten_minutes_at_most(
-    honest: Fooled, browser_at: BrowserAt, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(login_attempts, "SECONDS", 0)
-    person = browser_at(honest.server.url)
-    refused(honest.log_in(person), 400, "This login was not begun")
 
 
 @pytest.mark.parametrize(

@@ -49,11 +49,11 @@ def test_the_audit_log_names_the_person(served: Served, browser_at: BrowserAt) -
     person.log_in("olga")
     assert person.ask("POST", "/v1/admin/pause").status_code == 200
     assert person.ask("POST", "/v1/logout").status_code == 204
-    facts = [(entry["kind"], entry.get("sub"), entry.get("role"), entry.get("by")) for entry in audit(served)[-3:]]
+    facts = [(entry["kind"], entry.get("person"), entry.get("role"), entry.get("by")) for entry in audit(served)[-3:]]
     assert facts == [
-        ("person logged in", "olga", "operator", None),
+        ("person logged in", "sub:olga", "operator", None),
         ("run paused", None, None, "sub:olga"),
-        ("person logged out", "olga", None, None),
+        ("person logged out", "sub:olga", None, None),
     ]
     served.admin.http.post("/v1/admin/resume")
 
@@ -81,7 +81,7 @@ def test_who_logs_out_is_out(served: Served, browser_at: BrowserAt) -> None:
 def test_an_admin_ends_a_session(served: Served, browser_at: BrowserAt) -> None:
     person = browser_at(served.url)
     person.log_in("victor")
-    sessions = [one for one in served.admin.http.get("/v1/tokens").json()["tokens"] if one["name"] == "victor"]
+    sessions = [one for one in served.admin.http.get("/v1/tokens").json()["tokens"] if one["name"] == "sub:victor"]
     assert [(one["kind"], one["state"]) for one in sessions] == [("viewer", "valid")] * len(sessions)
     for one in sessions:
         assert served.admin.http.delete(f"/v1/tokens/{one['id']}").status_code == 204

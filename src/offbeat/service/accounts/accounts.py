@@ -80,9 +80,9 @@ class Accounts:
             raise unknown_token("", kind)
         if not suffices(account.kind, kind):
             raise Refusal("foreign-token", f"the token is of the kind {account.kind}: send one of the kind {kind}")
-        is_session = hashed in self.sessions.accounts
-        is_in_folder = account.kind == "admin" and account.name == IN_FOLDER and not is_session
-        remedy = _REMEDY_IN_FOLDER if is_in_folder else _REMEDIES["session" if is_session else account.kind]
+        is_in_folder = account.kind == "admin" and account.name == IN_FOLDER
+        remedy = _REMEDIES["session" if hashed in self.sessions.accounts else account.kind]
+        remedy = _REMEDY_IN_FOLDER if is_in_folder else remedy
         match account.state(self._clock()):
             case "expired":
                 raise Refusal("expired-token", f"the token has expired: {remedy}", CHALLENGE)
@@ -105,7 +105,7 @@ class Accounts:
     def actor_of(self, token: str) -> str:
         """Return the audit log's name for a known token: a person, or the token's id."""
         session = self.sessions.accounts.get(token_hash(token))
-        return token_id(token) if session is None else f"sub:{session.name}"
+        return token_id(token) if session is None else session.name
 
     def holder_of(self, token: str) -> tuple[Kind, int | None]:
         """Return the kind of a token that is known, and its client; None without."""

@@ -19,8 +19,8 @@ _MOST_OF_ONE = 10  # so that nobody can push out all others
 class Sessions:
     """Accounts of sessions, by the SHA-256 of their tokens.
 
-    They are in memory only: when the server restarts, people log in again. Beyond 10 of one person and 1,000 of all,
-    the oldest ends.
+    An account's name is ``sub:`` and the provider's id of the person. They are in memory only: when the server
+    restarts, people log in again. Beyond 10 of one person and 1,000 of all, the oldest ends.
     """
 
     def __init__(self, audit: AuditLog, clock: Callable[[], float] = time.time) -> None:
@@ -32,19 +32,20 @@ class Sessions:
         """Return the token of a new session of a person."""
         now = self._clock()
         self.accounts = {hashed: one for hashed, one in self.accounts.items() if one.state(now) == "valid"}
-        own = [hashed for hashed, one in self.accounts.items() if one.name == subject]
+        person = f"sub:{subject}"
+        own = [hashed for hashed, one in self.accounts.items() if one.name == person]
         if len(own) >= _MOST_OF_ONE:
             del self.accounts[own[0]]
         elif len(self.accounts) >= _MOST:
             del self.accounts[next(iter(self.accounts))]
         token = new_token(PREFIXES["session"])
-        self.accounts[token_hash(token)] = Account(role, expires=now + SECONDS, name=subject)
-        self._audit.add("person logged in", sub=subject, role=role)
+        self.accounts[token_hash(token)] = Account(role, expires=now + SECONDS, name=person)
+        self._audit.add("person logged in", person=person, role=role)
         return token
 
     def end(self, hashed: str) -> bool:
         """End a session; return whether there was one."""
         account = self.accounts.pop(hashed, None)
         if account is not None:
-            self._audit.add("person logged out", sub=account.name)
+            self._audit.add("person logged out", person=account.name)
         return account is not None

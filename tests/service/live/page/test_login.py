@@ -51,7 +51,7 @@ def test_a_login_that_an_admin_ends_asks_again(page, served):
     page.visit(f"{served.url}/")
     log_in(page, "victor")
     assert not page.find("#pause").is_displayed()
-    (session,) = [one for one in served.admin.http.get("/v1/tokens").json()["tokens"] if one["name"] == "victor"]
+    (session,) = [one for one in served.admin.http.get("/v1/tokens").json()["tokens"] if one["name"] == "sub:victor"]
     assert served.admin.http.delete(f"/v1/tokens/{session['id']}").status_code == 204
     eventually(lambda: page.find("#sign-in-problem").text == "this server does not know the token: log in again")
     page.find("#log-in").click()  # the provider still knows victor
