@@ -83,6 +83,7 @@ max_participations = 10
 min_separation = 5
 bits = 16
 delta = 1e-6
+epsilon_total = 9.0
 [algorithms.one]
 algorithm = "fedbuff"
 buffer_size = 3

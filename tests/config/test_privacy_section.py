@@ -12,6 +12,13 @@ def test_banded_noise_has_a_row_for_each_sum_between_two_of_a_client():
     assert banded.model_copy(update={"mechanism": "independent"}).bands == 1
 
 
+@pytest.mark.parametrize(("total", "most"), [(4.4, 1), (6.5, 1), (6.6, 2), (8.3, 2), (8.4, 3), (100.0, 5), (None, 5)])
+def test_a_limit_of_epsilon_lowers_the_participations(total, most):
+    # σ = 1, δ = 1e-5: ε is 4.377, 6.573 and 8.385 after one, two and three.
+    values = {"clip_norm": 1.0, "noise_multiplier": 1.0, "max_participations": 5, "epsilon_total": total}
+    assert PrivacySection(**values).participations == most
+
+
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
@@ -24,6 +31,11 @@ def test_banded_noise_has_a_row_for_each_sum_between_two_of_a_client():
         ("{ clip_norm = 1.0, min_separation = 0 }", "min_separation"),
         ("{ clip_norm = 1.0, mechanism = 'band' }", "mechanism"),
         ("{ clip_norm = 1.0, clip = 2 }", "unknown key"),
+        ("{ clip_norm = 1.0, epsilon_total = 2.0 }", "epsilon_total needs noise, without which ε has no bound"),
+        (
+            "{ clip_norm = 1.0, noise_multiplier = 1.0, max_participations = 5, epsilon_total = 4.3 }",
+            "with noise_multiplier = 1 one participation has a larger ε than epsilon_total = 4.3: raise one of them",
+        ),
     ],
 )
 def test_a_wrong_section_is_one_line(experiment, keys, message):

@@ -79,6 +79,29 @@ def test_a_client_takes_part_as_often_as_it_may():
     assert not coordinator.has_work
 
 
+def test_a_client_with_a_lower_limit_takes_part_less_often_also_after_a_replay_and_a_restart():
+    calls = []
+    coordinator = private(limit=3, sealed=False, buffer_size=1, concurrency=1, record=calls.append)
+    everybody_present(coordinator)
+    for client, most in ((0, 0), (1, 2), (2, 9), (1, 5)):
+        coordinator.limit_participation(0.0, client, most)
+    assert [call.name for call in calls].count("limit_participation") == 2  # the others lower nothing
+    for number in range(8):
+        (assignment,) = coordinator.assign(float(number))
+        hand_in(coordinator, number + 0.5, assignment)
+    restored = private(limit=3, sealed=False, buffer_size=1, concurrency=1)
+    restored.load_state_dict(coordinator.state_dict())
+    replayed = private(limit=3, sealed=False, buffer_size=1, concurrency=1)
+    for call in calls:
+        replayed.replay(call)
+    for one in (coordinator, restored, replayed):
+        everybody_present(one)
+        while one.has_work:
+            (assignment,) = one.assign(9.0)
+            hand_in(one, 9.5, assignment)
+        assert list(one.participation.counts()) == [0, 2, 3, 3, 3, 3]
+
+
 def test_after_a_discarded_sum_clients_wait_for_a_later_version():
     coordinator = private(buffer_size=2, concurrency=4)
     everybody_present(coordinator)

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from offbeat_private.accounting import epsilon, gaussian_delta, noise_multiplier
+from offbeat_private.accounting import (
+    affordable,
+    check_epsilon_total,
+    composed_epsilon,
+    epsilon,
+    gaussian_delta,
+    noise_multiplier,
+    spending,
+)
 
 
 def delta_in_fifty_digits(mu: float, value: float) -> mpmath.mpf:
@@ -118,3 +126,53 @@ def test_agrees_with_googles_accountant(sigma: float, participations: int, delta
         accountant = pld.PLDAccountant(relation).compose(dp_accounting.GaussianDpEvent(sigma), participations)
         ours = epsilon(sigma, participations, delta, replace_one=replace_one)
         assert accountant.get_epsilon(delta) == pytest.approx(ours, abs=1e-3)
+
+
+def exact_epsilon(mu: float, delta: float) -> float:
+    """Return ε by bisection of the formula in fifty digits."""
+    low, high = 0.0, 200.0
+    while high - low > 1e-10:
+        middle = (low + high) / 2
+        low, high = (middle, high) if delta_in_fifty_digits(mu, middle) > delta else (low, middle)
+    return high
+
+
+def test_runs_of_different_noise_compose_by_the_sum_of_their_squares() -> None:
+    # 4 participations under σ = 2 and 18 under σ = 3: μ² = 4/4 + 18/9 = 3.
+    spent = spending(2.0, 4) + spending(3.0, 18)
+    assert spent == pytest.approx(3.0)
+    assert composed_epsilon(spent, 1e-5) == pytest.approx(exact_epsilon(math.sqrt(3), 1e-5), abs=1e-8)
+    assert composed_epsilon(spent, 1e-5, replace_one=True) == pytest.approx(
+        exact_epsilon(2 * math.sqrt(3), 1e-5), abs=1e-8
+    )
+
+
+def test_a_run_without_participations_costs_nothing_and_one_without_noise_everything() -> None:
+    assert (spending(0.0, 0), spending(0.0, 1)) == (0.0, math.inf)
+    assert (composed_epsilon(0.0, 1e-5), composed_epsilon(math.inf, 1e-5)) == (0.0, math.inf)
+
+
+@pytest.mark.parametrize(("target", "sigma", "spent"), [(4.0, 3.775, 0.0), (8.0, 2.0, 0.5), (3.0, 5.0, 0.31)])
+def test_one_more_participation_than_is_affordable_exceeds_the_target(
+    target: float, sigma: float, spent: float
+) -> None:
+    number = affordable(target, 1e-6, sigma, spent)
+    assert number > 0
+    assert exact_epsilon(math.sqrt(spent + number / sigma**2), 1e-6) <= target
+    assert exact_epsilon(math.sqrt(spent + (number + 1) / sigma**2), 1e-6) > target
+
+
+@pytest.mark.parametrize("participations", [1, 3, 10, 77, 1000])
+def test_noise_that_was_made_for_a_target_affords_its_participations(participations: int) -> None:
+    sigma = noise_multiplier(4.0, participations, 1e-6)
+    assert affordable(4.0, 1e-6, sigma) == participations
+    assert affordable(4.0, 1e-6, sigma, spending(sigma, participations)) == 0
+    assert affordable(4.0, 1e-6, sigma, 1e9) == 0
+
+
+def test_a_limit_that_allows_no_participation_is_refused() -> None:
+    check_epsilon_total(4.0, 1e-6, 1.2)
+    with pytest.raises(ValueError, match="one participation has a larger ε than epsilon_total = 4"):
+        check_epsilon_total(4.0, 1e-6, 1.1)
+    with pytest.raises(ValueError, match="epsilon_total needs noise"):
+        check_epsilon_total(4.0, 1e-6, 0.0)

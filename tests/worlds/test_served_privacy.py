@@ -197,6 +197,7 @@ def test_a_missing_token_is_one_line(tmp_path):
             "",
             r"noise without a helper where servers share a \[store\]: leave it out$",
         ),
+        ('earlier_runs = ["x"]', "", "service.earlier_runs count towards privacy.epsilon_total: set that"),
         (STORE, "", "service.noise_secret is missing: noise without a helper needs one secret on all servers"),
         (f"{HELPER}\nmax_update_norm = 1.0", MASKED, r"max_update_norm does not go with \[privacy\]"),
         ("max_examples = 9", "", r"service\.max_examples does not go with \[privacy\], where .*: leave it out"),
@@ -204,6 +205,23 @@ def test_a_missing_token_is_one_line(tmp_path):
 )
 def test_keys_that_do_not_go_together_are_one_line(helper, masked, message, tmp_path):
     assert re.search(message, error_line(server_file, tmp_path, helper, masked))
+
+
+def test_earlier_runs_count_towards_the_limit_of_epsilon(tmp_path):
+    config = {"privacy": {"noise_multiplier": 1.0, "delta": 1e-3}}
+    with running(tmp_path / "earlier", config=config) as server:
+        peer = server.enrol(name="ward 3")
+        assert peer.send(peer.check_in(), torch.ones(6))["counted"]
+    earlier = f'earlier_runs = ["{tmp_path / "earlier"}"]'
+    file = server_file(tmp_path, earlier, "epsilon_total = 20.0")
+    coordinator, _ = build_coordinator(file)
+    assert coordinator.participation.limit == 4  # σ = ½, δ = 1e-3: ε is 19.62 after four
+    with privacy_settings(file, PARAMETERS) as settings:
+        assert (settings.budget.epsilon_total, settings.budget.spent) == (20.0, {"ward 3": 1.0})
+        assert settings.most_participations("ward 3") == 3  # 1 / 1² and 3 / ½² are 13, four would be 17 > 16.4
+        assert settings.most_participations("ward 4") is None
+    file = server_file(tmp_path, masked=f"{MASKED}\nepsilon_total = 20.0")
+    assert "epsilon_total does not go with a helper, which counts by key" in error_line(build_coordinator, file)
 
 
 def test_other_wrappers_do_not_go_with_private_sums(tmp_path):

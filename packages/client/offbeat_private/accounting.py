@@ -73,6 +73,49 @@ def epsilon(noise_multiplier: float, participations: int, delta: float, *, repla
     return _smallest(lambda value: gaussian_delta(mu, value) <= delta, largest)
 
 
+def composed_epsilon(spent: float, delta: float, *, replace_one: bool = False) -> float:
+    """Return ε of a client over several runs, whose noise may differ.
+
+    Gaussian mechanisms one after the other are one whose μ² is the sum of theirs (Dong, Roth and Su, Corollary 3.3).
+
+    Args:
+        spent: Σ participations / σ² over the runs, ≥ 0.
+        delta: δ, 0 < δ < 1.
+        replace_one: For replace-one adjacency instead of zero-out.
+    """
+    if math.isinf(spent):
+        return math.inf
+    return epsilon(1 / math.sqrt(spent), 1, delta, replace_one=replace_one) if spent else 0.0
+
+
+def spending(noise_multiplier: float, participations: int) -> float:
+    """Return participations / σ², which adds up over runs; infinite without noise."""
+    if not participations:
+        return 0.0
+    return participations / noise_multiplier**2 if noise_multiplier else math.inf
+
+
+def largest_spending(target_epsilon: float, delta: float) -> float:
+    """Return the largest Σ participations / σ² with which ε is at most the target.
+
+    It is rounded up by 10⁻⁹ of itself, so that a noise that was made for the target suffices.
+    """
+    return (1 + 1e-9) / noise_multiplier(target_epsilon, 1, delta) ** 2
+
+
+def affordable(target_epsilon: float, delta: float, noise_multiplier: float, spent: float = 0.0) -> int:
+    """Return how many more participations keep ε at most at the target (zero-out).
+
+    Args:
+        target_epsilon: ε > 0.
+        delta: δ, 0 < δ < 1.
+        noise_multiplier: σ of these participations, > 0.
+        spent: Σ participations / σ² before.
+    """
+    left = largest_spending(target_epsilon, delta) - spent
+    return math.floor(left * noise_multiplier**2) if left > 0 else 0
+
+
 def noise_multiplier(target_epsilon: float, participations: int, delta: float) -> float:
     """Return the smallest σ for a target ε (zero-out).
 
@@ -93,6 +136,17 @@ def noise_multiplier(target_epsilon: float, participations: int, delta: float) -
     return math.sqrt(participations) * _smallest(
         lambda value: value > 0 and gaussian_delta(1 / value, target_epsilon) <= delta, largest
     )
+
+
+def check_epsilon_total(target_epsilon: float, delta: float, noise_multiplier: float) -> None:
+    """Raise ``ValueError`` if a client may not take part once."""
+    if not noise_multiplier:
+        raise ValueError("epsilon_total needs noise, without which ε has no bound: set noise_multiplier")
+    if not affordable(target_epsilon, delta, noise_multiplier):
+        raise ValueError(
+            f"with noise_multiplier = {noise_multiplier:g} one participation has a larger ε than epsilon_total = "
+            f"{target_epsilon:g}: raise one of them"
+        )
 
 
 def _smallest(is_enough: Callable[[float], bool], largest: float) -> float:

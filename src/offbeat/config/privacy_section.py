@@ -1,8 +1,10 @@
 """``[privacy]``: clipped updates, noise, and masks."""
 
+import math
 from typing import Annotated
 
 from offbeat_core.tables.section import Count, NotNegative, Positive, Section
+from offbeat_private.accounting import affordable, check_epsilon_total
 from offbeat_private.signed_terms import Mechanism
 from pydantic import Field, model_validator
 
@@ -28,7 +30,10 @@ class PrivacySection(Section):
     bits: Annotated[int, Field(ge=2, le=24)] = 20
     """Bits of a number of a masked update."""
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
-    """δ, for which ε is reported; at most 1/N."""
+    """δ, for which ε is reported and limited; at most 1/N."""
+    epsilon_total: Positive | None = None
+    """The most ε (zero-out) of a client: it takes part no more once its next sum would exceed that. On a server with a
+    helper set terms.epsilon_total in the helper's roster instead."""
 
     @model_validator(mode="after")
     def _check_combination(self) -> "PrivacySection":
@@ -36,7 +41,17 @@ class PrivacySection(Section):
             raise ValueError("min_clients must be at least 2 with a helper, which never opens a single update")
         if self.noise_multiplier > 0 and self.max_participations is None:
             raise ValueError("max_participations is missing: noise is made for a number of participations")
+        if self.epsilon_total is not None:
+            check_epsilon_total(self.epsilon_total, self.delta, self.noise_multiplier)
         return self
+
+    @property
+    def participations(self) -> float:
+        """The most sums of a client, also by epsilon_total; infinity for any number."""
+        limit = math.inf if self.max_participations is None else self.max_participations
+        if self.epsilon_total is None:
+            return limit
+        return min(limit, affordable(self.epsilon_total, self.delta, self.noise_multiplier))
 
     @property
     def bands(self) -> int:

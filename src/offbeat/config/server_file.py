@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from offbeat_core.errors import OffbeatError
 from offbeat_core.tables.section import Count, Positive, Section
 from offbeat_core.tables.validation_errors import error_prefix
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from offbeat.algorithms import Algorithm
 from offbeat.config.algorithm_table import build_algorithm, hyper_parameters_of
@@ -78,6 +78,8 @@ class ServiceSection(PlaceSection, ServiceSettings):
     """Certificates to trust for the helper, PEM; those of the system if it is left out."""
     noise_secret: UserPath | None = None
     """For noise without a helper where servers share a store: a file of 32 random bytes, the same on each."""
+    earlier_runs: Annotated[tuple[UserPath, ...], Field(strict=False)] = ()
+    """Folders of servers whose runs have ended, and count towards privacy.epsilon_total, by the clients' names."""
 
 
 class VisitsSection(ServerSection):
@@ -145,6 +147,8 @@ class ServerFile(Section):
     @model_validator(mode="after")
     def _check_privacy(self) -> "ServerFile":
         helper, service = self.privacy and self.privacy.helper, self.service
+        if service.earlier_runs and (self.privacy is None or self.privacy.epsilon_total is None):
+            raise ValueError("service.earlier_runs count towards privacy.epsilon_total: set that")
         if helper is not None:
             for key in ("helper_terms", "helper_token_file"):
                 if getattr(service, key) is None:

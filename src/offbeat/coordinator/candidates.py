@@ -138,6 +138,13 @@ class Candidates:
                 self.put_back(client)
         return True
 
+    def limit(self, client: int, most: int) -> None:
+        """Let a client take part in at most so many sums."""
+        if self._participation is not None:
+            self._participation.lower(client, most)
+            if not self._participation.allows(client, self._algorithm):
+                self.pool.discard(client)
+
     def note_failure(self, clients: Sequence[int], number: int) -> None:
         """Record that the sum of this number, with these clients, could not be opened."""
         if self._participation is not None:

@@ -25,7 +25,7 @@ _NOT_RECORDED = frozenset({"client", "version", "plan"})  # parts of an update t
 _REPLAYED_AS_NAMED = frozenset(
     (
         *("present", "absent", "note_speed", "offer", "receive", "renew", "drop", "lapse", "tick", "weigh_clients"),
-        *("finish", "forget", "free_slot", "note_steps"),
+        *("limit_participation", "finish", "forget", "free_slot", "note_steps"),
     )
 )
 
@@ -167,6 +167,13 @@ class Coordinator:
         if self.needs_steps(client):
             self._plans.noted[client] = steps
             self._note("note_steps", now=now, client=client, steps=steps)
+
+    def limit_participation(self, now: float, client: int, most: int) -> None:
+        """Let a client take part in at most so many sums, if more are allowed now."""
+        check_client(client, self.clients)
+        if self.participation is not None and most < self.participation.limit_of(client):
+            self._candidates.limit(client, most)
+            self._note("limit_participation", now=now, client=client, most=most)
 
     def present(self, now: float, client: int) -> None:
         """Record that a client is available.

@@ -29,6 +29,7 @@ class Participation:
 
     def __init__(self, clients: int, *, limit: float = math.inf, separation: int = 1) -> None:
         self.limit = limit
+        self._limits: dict[int, int] = {}  # of clients with a smaller one
         self.separation = separation
         self._counts = array("q", [0]) * clients
         self._last = array("q", [_NEVER]) * clients  # the number of the client's last sum
@@ -40,21 +41,30 @@ class Participation:
         """Return in how many sums each client took part."""
         return self._counts
 
+    def limit_of(self, client: int) -> float:
+        """Return the most sums of a client."""
+        return self._limits.get(client, self.limit)
+
+    def lower(self, client: int, limit: int) -> None:
+        """Lower the most sums of a client, unless fewer are allowed already."""
+        if limit < self.limit_of(client):
+            self._limits[client] = limit
+
     def allows(self, client: int, algorithm: Algorithm[Any]) -> bool:
         """Return whether the client may be assigned now."""
         if self._last[client] == _NEVER:
-            return True
+            return self.limit_of(client) > 0
         if self._failures.get(client, 0) >= _MOST_FAILURES:
             return False
         is_apart = algorithm.opened + 1 >= self._last[client] + self.separation
-        return self._counts[client] < self.limit and is_apart and algorithm.version > self._version[client]
+        return self._counts[client] < self.limit_of(client) and is_apart and algorithm.version > self._version[client]
 
     def note(self, update: Update, number: int) -> None:
         """Record that an update is in the sum of this number."""
         client = update.client
         self._counts[client] += 1
         self._last[client], self._version[client] = number, update.version
-        if self._counts[client] < self.limit:
+        if self._counts[client] < self.limit_of(client):
             heappush(self._resting, (number + self.separation, client))
 
     def move(self, client: int, number: int) -> None:
@@ -85,7 +95,11 @@ class Participation:
             due.append(heappop(self._resting)[1])
         for client in due:
             is_later = not self.allows(client, algorithm)  # for instance if there is no later version yet
-            if is_later and self._counts[client] < self.limit and self._failures.get(client, 0) < _MOST_FAILURES:
+            if (
+                is_later
+                and self._counts[client] < self.limit_of(client)
+                and self._failures.get(client, 0) < _MOST_FAILURES
+            ):
                 heappush(self._resting, (next_number + 1, client))
         return due
 
@@ -95,6 +109,7 @@ class Participation:
         rows = [(client, *row) for client, row in enumerate(zip(*columns, strict=True)) if row[0]]
         return {
             "rows": torch.tensor(rows, dtype=torch.int64).reshape(-1, 4),
+            "limits": torch.tensor(list(self._limits.items()), dtype=torch.int64).reshape(-1, 2),
             "failures": torch.tensor(list(self._failures.items()), dtype=torch.int64).reshape(-1, 2),
             "resting": torch.tensor(sorted(self._resting), dtype=torch.int64).reshape(-1, 2),
         }
@@ -106,5 +121,6 @@ class Participation:
         self._last, self._version = (array("q", [_NEVER]) * clients for _ in range(2))
         for client, *row in state["rows"].tolist():
             self._counts[client], self._last[client], self._version[client] = row
+        self._limits = dict(state["limits"].tolist())
         self._failures = dict(state["failures"].tolist())
         self._resting = [(number, client) for number, client in state["resting"].tolist()]  # sorted is a heap

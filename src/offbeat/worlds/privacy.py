@@ -49,8 +49,7 @@ class Protection:
     def participation(self) -> Participation:
         """Return the limits on clients' parts in sums."""
         section = self.section
-        limit = math.inf if section.max_participations is None else section.max_participations
-        return Participation(self.clients, limit=limit, separation=section.min_separation)
+        return Participation(self.clients, limit=section.participations, separation=section.min_separation)
 
     def noise(self, secret_key: bytes) -> NoiseSource | None:
         """Return the noise of sums; None without noise."""
@@ -152,7 +151,7 @@ def protection(
         )
     check_schedule(
         clients=clients,
-        participations=section.max_participations or LARGEST_COUNT,
+        participations=int(min(section.participations, LARGEST_COUNT)),
         separation=section.min_separation,
         buffer=size or section.min_clients,
         versions=int(versions) if versions < math.inf else 1,

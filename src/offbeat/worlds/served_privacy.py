@@ -12,8 +12,9 @@ from offbeat_private.signed_terms import SignedTerms, verify
 from offbeat.algorithms import Algorithm, LocalPlan
 from offbeat.config.server_file import ServerFile
 from offbeat.coordinator.participation_limits import Participation
-from offbeat.service.engine.privacy_status import PrivacySettings
+from offbeat.service.engine.privacy_status import Budget, PrivacySettings
 from offbeat.service.masked.helper_connection import HelperConnection
+from offbeat.service.server.spent_privacy import spent_by_identity
 from offbeat.service.store.noise_secret import copied_noise_secret, fingerprint, noise_secret
 from offbeat.worlds.privacy import Protection, protection
 
@@ -36,6 +37,11 @@ def protect_served(file: ServerFile, algorithm: Algorithm, length: int) -> Parti
     """
     if file.privacy is None:
         return None
+    if file.privacy.helper is not None and file.privacy.epsilon_total is not None:
+        raise ValueError(
+            "privacy.epsilon_total does not go with a helper, which counts by key over all of its runs: set "
+            "terms.epsilon_total in its roster"
+        )
     versions = (file.stop and file.stop.versions) or math.inf
     asked = protection(file.privacy, algorithm, file.service.clients, length, versions)
     if file.privacy.helper is None:
@@ -85,7 +91,10 @@ def privacy_settings(file: ServerFile, length: int) -> Generator[PrivacySettings
         yield None
     elif section.helper is None:
         secret = fingerprint(_noise_secret(file)) if section.noise_multiplier else None
-        yield PrivacySettings(section.noise_multiplier, section.delta, noise_secret=secret)
+        budget = None
+        if section.epsilon_total is not None:
+            budget = Budget(section.epsilon_total, spent_by_identity(map(Path, file.service.earlier_runs)))
+        yield PrivacySettings(section.noise_multiplier, section.delta, noise_secret=secret, budget=budget)
     else:
         ca = None if file.service.helper_ca is None else Path(file.service.helper_ca)
         with HelperConnection(section.helper, _token(file), ca, length) as helper:

@@ -1,3 +1,4 @@
+import math
 import re
 import sqlite3
 from contextlib import closing
@@ -6,9 +7,10 @@ import pytest
 from offbeat_private.accounting import epsilon
 from offbeat_private.helper.commands import read_status
 from offbeat_private.helper.helper import Helper
+from offbeat_private.helper.helper_refusal import HelperRefusal
 from offbeat_private.signed_terms import verify
 
-from tests.offbeat_private.helper.conftest import KEYS, LOCAL, TERMS, enrol_clients, records_for
+from tests.offbeat_private.helper.conftest import CLIENT_KEYS, KEYS, LOCAL, TERMS, enrol_clients, records_for
 from tests.offbeat_private.helper.test_roster import CLIENTS
 
 
@@ -74,6 +76,33 @@ def test_status_shows_the_largest_and_the_median_client_over_all_runs(tmp_path):
     costs = epsilon(5.0, 10, 1e-5), epsilon(5.0, 5, 1e-5)  # twice and once 1/25 + 4/25
     assert now.epsilon == pytest.approx(costs)
     assert now.epsilon_replace_one[0] == pytest.approx(epsilon(2.5, 10, 1e-5))
+
+
+def test_a_limit_of_epsilon_holds_over_runs_of_different_noise_and_status_lists_the_clients(offbeat, tmp_path):
+    # ε = 3 at δ = 1e-5 is σ = 1.3906 for one participation, so μ² = 0.517: 2/25 + 2/6.25 = 0.4 is within, 0.56 is not.
+    limit = {"epsilon_total": 3.0}
+    enrol_clients(tmp_path, noise_multiplier=5.0, **limit)
+    with closing(Helper(tmp_path)) as helper:
+        for visit in (1, 2):
+            helper.open(visit, records_for(helper, {0: visit, 1: visit, 2: visit}))
+    enrol_clients(tmp_path, noise_multiplier=2.5, **limit)
+    with closing(Helper(tmp_path)) as helper:
+        for visit in (1, 2):
+            helper.open(visit, records_for(helper, {0: visit, 3: visit, 4: visit}))
+        with pytest.raises(HelperRefusal) as caught:
+            helper.open(3, records_for(helper, {0: 3, 1: 3, 2: 3}))
+        assert (caught.value.kind, caught.value.client) == ("epsilon-spent", CLIENT_KEYS[0])
+        helper.open(3, records_for(helper, {1: 3, 2: 3, 5: 3}))
+    code, output, _ = offbeat("helper", "status", "--folder", str(tmp_path), "--clients")
+    assert code == 0
+    assert "epsilon of a client over all runs: at most 3\n" in output
+    names = sorted(CLIENTS)
+    listed = [line for line in output.splitlines() if line.partition(":")[0] in names]
+    assert [line.partition(",")[0] for line in listed] == [
+        f"{name}: {number} participations" for name, number in zip(names, (4, 3, 3, 2, 2, 1, 0, 0), strict=True)
+    ]
+    by_hand = epsilon(math.sqrt(1 / 0.4), 1, 1e-5), epsilon(math.sqrt(1 / 0.4) / 2, 1, 1e-5)
+    assert listed[0].endswith(f"epsilon {by_hand[0]:.4g}, replace-one {by_hand[1]:.4g}")
 
 
 def test_a_folder_without_batches_or_without_noise_or_stopped_has_a_status(tmp_path):

@@ -161,6 +161,17 @@ def test_participations_and_their_costs_are_counted_over_all_runs():
     assert masks.rules.opened.histories[CLIENT_KEYS[0]].spent == float("inf")
 
 
+def test_a_client_whose_epsilon_over_all_runs_would_exceed_the_limit_is_refused():
+    world = World()  # σ = ½: a participation costs 4
+    world.rules = Rules(world.terms, CLIENT_KEYS[:ROSTERED], Opened(), largest_spending=8.25)
+    world.rules.opened.histories[CLIENT_KEYS[2]] = ClientHistory(participations=1, spent=0.5)
+    world.open(1, world.records({0: 1, 1: 1, 2: 1}))
+    refusal = world.refused(2, world.records({0: 2, 1: 2, 2: 2}))
+    assert (refusal.kind, refusal.client) == ("epsilon-spent", CLIENT_KEYS[2])
+    world.open(2, world.records({0: 2, 1: 2, 3: 2}))
+    assert world.kind(3, world.records({0: 3, 3: 3, 4: 3})) == "epsilon-spent"
+
+
 @pytest.mark.parametrize("separation", [2, 3])
 def test_batches_of_a_client_keep_their_distance(separation):
     world = World(min_separation=separation)

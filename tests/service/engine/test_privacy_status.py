@@ -34,7 +34,7 @@ def status_of(server):
 
 
 def test_epsilon_is_that_of_the_largest_and_the_median_count():
-    status = privacy_status(PrivacySettings(5.0, 1e-5), coordinator_of(0, 1, 10), None)
+    status = privacy_status(PrivacySettings(5.0, 1e-5), coordinator_of(0, 1, 10), None, {})
     assert status.epsilon.largest == pytest.approx(TEN, abs=5e-4)
     assert status.epsilon.median == pytest.approx(ONE_PARTICIPATION, abs=5e-4)
     assert status.epsilon_replace_one.largest == pytest.approx(5.76, abs=5e-3)
@@ -42,12 +42,12 @@ def test_epsilon_is_that_of_the_largest_and_the_median_count():
 
 
 def test_before_the_first_update_nothing_is_spent():
-    status = privacy_status(PrivacySettings(5.0, 1e-5), coordinator_of(0, 0), None)
+    status = privacy_status(PrivacySettings(5.0, 1e-5), coordinator_of(0, 0), None, {})
     assert (status.epsilon.largest, status.epsilon_replace_one.median) == (0.0, 0.0)
 
 
 def test_without_noise_there_is_no_epsilon():
-    status = privacy_status(PrivacySettings(0.0, 1e-5), coordinator_of(1, 1), None)
+    status = privacy_status(PrivacySettings(0.0, 1e-5), coordinator_of(1, 1), None, {})
     assert (status.epsilon, status.epsilon_replace_one) == (None, None)
 
 

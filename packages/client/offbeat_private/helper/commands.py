@@ -3,7 +3,6 @@
 ``offbeat helper …`` are the same ones.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from copy import copy
@@ -102,8 +101,9 @@ def serve(folder: Path, host: str, port: int, log_level: str, log_file: Path | N
 
 @helper.command(cls=_Command, epilog="\b\nExample:\n  offbeat-helper status --folder helper")
 @_FOLDER
-def status(folder: Path) -> None:
-    """Show the opened sums, and what they cost the clients."""
+@click.option("--clients", "by_client", is_flag=True, help="Also each client's participations and ε.")
+def status(folder: Path, by_client: bool) -> None:
+    """Show the opened sums, and what all runs in this folder cost the clients."""
     now = read_status(folder)
     click.echo(f"run: {now.run}, {now.clients} clients")
     click.echo(f"fingerprint: {now.fingerprint}")
@@ -111,6 +111,10 @@ def status(folder: Path) -> None:
     click.echo(f"participations by client: {_spread(now.participations)}")
     click.echo(f"epsilon by client: {_spread(now.epsilon)} (delta {now.delta:g})")
     click.echo(f"epsilon by client, replace-one: {_spread(now.epsilon_replace_one)} (delta {now.delta:g})")
+    if now.epsilon_total is not None:
+        click.echo(f"epsilon of a client over all runs: at most {now.epsilon_total:g}")
+    for name, (participations, epsilon, replace_one) in sorted(now.by_client.items()) if by_client else ():
+        click.echo(f"{name}: {participations} participations, epsilon {epsilon:.4g}, replace-one {replace_one:.4g}")
 
 
 def _spread(values: tuple[float, float]) -> str:
@@ -134,6 +138,8 @@ class HelperStatus:
     delta: float
     epsilon: tuple[float, float]
     epsilon_replace_one: tuple[float, float]
+    epsilon_total: float | None  # the limit of a client
+    by_client: dict[str, tuple[int, float, float]]  # by name: participations, and ε for either adjacency
 
 
 def read_status(folder: Path) -> HelperStatus:
@@ -142,6 +148,7 @@ def read_status(folder: Path) -> HelperStatus:
     Raises:
         OffbeatError: The folder is not an enrolled one.
     """
+    from offbeat_private.accounting import composed_epsilon
     from offbeat_private.helper.helper_database import HelperDatabase
 
     with closing(HelperDatabase(folder, read_only=True)) as store:
@@ -154,7 +161,8 @@ def read_status(folder: Path) -> HelperStatus:
 
     def epsilons(*, replace_one: bool) -> tuple[float, float]:
         most, usual = spread(lambda history: history.spent)
-        return _epsilon(most, run.delta, replace_one), _epsilon(usual, run.delta, replace_one)
+        largest, median = (composed_epsilon(value, run.delta, replace_one=replace_one) for value in (most, usual))
+        return largest, median
 
     most, usual = spread(lambda history: history.participations)
     return HelperStatus(
@@ -167,11 +175,13 @@ def read_status(folder: Path) -> HelperStatus:
         delta=run.delta,
         epsilon=epsilons(replace_one=False),
         epsilon_replace_one=epsilons(replace_one=True),
+        epsilon_total=run.epsilon_total,
+        by_client={
+            name: (
+                opened.histories[key].participations,
+                composed_epsilon(opened.histories[key].spent, run.delta),
+                composed_epsilon(opened.histories[key].spent, run.delta, replace_one=True),
+            )
+            for key, name in roster.items()
+        },
     )
-
-
-def _epsilon(spent: float, delta: float, replace_one: bool) -> float:
-    """Return ε of a Gaussian mechanism with ``μ² = spent``."""
-    from offbeat_private.accounting import epsilon
-
-    return 0.0 if not spent else epsilon(1 / math.sqrt(spent), 1, delta, replace_one=replace_one)

@@ -5,6 +5,7 @@ it.
 """
 
 import hashlib
+import math
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +17,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 from offbeat_core.files import durable_file
+from offbeat_private.accounting import largest_spending
 from offbeat_private.helper.helper_database import HelperDatabase
 from offbeat_private.helper.helper_folder import EpochKeys, HelperFolder
 from offbeat_private.helper.helper_refusal import HelperRefusal
@@ -107,7 +109,9 @@ class Helper:
 
     def _load_rules(self) -> Rules:
         if self._rules is None:
-            self._rules = Rules(self.terms, self._store.roster(), self._store.opened())
+            total = self.run.epsilon_total
+            largest = math.inf if total is None else largest_spending(total, self.run.delta)
+            self._rules = Rules(self.terms, self._store.roster(), self._store.opened(), largest)
         return self._rules
 
     def _commit(self, rules: Rules, batch: Batch) -> None:

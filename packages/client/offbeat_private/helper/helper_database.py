@@ -16,10 +16,11 @@ from offbeat_private.masks.helper_facts import Head
 from offbeat_private.signed_terms import SignedTerms, verify
 
 FILE = "helper.sqlite"
-_FORM = 1  # raise it when the tables or the noise change: a folder of another form is refused
+_FORM = 2  # raise it when the tables or the noise change: a folder of another form is refused
 _TABLES = """
 CREATE TABLE run (
-    terms BLOB NOT NULL, delta REAL NOT NULL, token TEXT NOT NULL, hosts TEXT NOT NULL, stopped INTEGER NOT NULL
+    terms BLOB NOT NULL, delta REAL NOT NULL, epsilon_total REAL, token TEXT NOT NULL, hosts TEXT NOT NULL,
+    stopped INTEGER NOT NULL
 );
 CREATE TABLE clients (
     key BLOB PRIMARY KEY, name TEXT,  -- null: not on the roster
@@ -38,6 +39,7 @@ class EnrolledRun(NamedTuple):
 
     signed_terms: SignedTerms
     delta: float  # for reporting ε
+    epsilon_total: float | None  # the most ε of a client over all runs
     token_hash: str  # SHA-256 of the server's token
     hosts: tuple[str, ...]  # names and addresses in the certificate
 
@@ -70,11 +72,11 @@ class HelperDatabase:
 
     def run(self) -> EnrolledRun:
         """Return the enrolled run."""
-        row = self._connection.execute("SELECT terms, delta, token, hosts FROM run").fetchone()
+        row = self._connection.execute("SELECT terms, delta, epsilon_total, token, hosts FROM run").fetchone()
         if row is None:
             raise OffbeatError("the enrolment did not end: run offbeat-helper enrol again")
-        terms, delta, token, hosts = row
-        return EnrolledRun(verify(terms), delta, token, tuple(hosts.split()))
+        terms, delta, epsilon_total, token, hosts = row
+        return EnrolledRun(verify(terms), delta, epsilon_total, token, tuple(hosts.split()))
 
     def roster(self) -> dict[bytes, str]:
         """Return the names of the clients of this run, by key."""
@@ -106,8 +108,8 @@ class HelperDatabase:
             for table in ("run", "batches", "models", "seeds"):
                 self._connection.execute(f"DELETE FROM {table}")
             self._connection.execute(
-                "INSERT INTO run VALUES (?, ?, ?, ?, 0)",
-                (run.signed_terms.to_bytes(), run.delta, run.token_hash, " ".join(run.hosts)),
+                "INSERT INTO run VALUES (?, ?, ?, ?, ?, 0)",
+                (run.signed_terms.to_bytes(), run.delta, run.epsilon_total, run.token_hash, " ".join(run.hosts)),
             )
             self._connection.execute(
                 "UPDATE clients SET name = NULL, visit = ?, start_version = ?, batch = ?", _NEVER[2:]

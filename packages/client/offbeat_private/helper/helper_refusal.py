@@ -32,6 +32,7 @@ KINDS: dict[str, int] = {
     "start-version-opened": 422,
     "other-model": 422,
     "participations-spent": 422,
+    "epsilon-spent": 422,
     "too-soon": 422,
     "sealed-wrongly": 422,
     # The helper's machine: the same request may succeed later.

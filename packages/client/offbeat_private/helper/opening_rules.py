@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+from offbeat_private.accounting import spending
 from offbeat_private.helper.helper_refusal import HelperRefusal
 from offbeat_private.masks.envelope import Envelope, parse
 from offbeat_private.masks.helper_facts import Head, batch_digest, first_head, next_head
@@ -59,14 +60,18 @@ class Rules:
         terms: The run's terms.
         roster: The client keys that take part.
         opened: What was opened so far; ``record`` adds to it.
+        largest_spending: The most that a client may spend over all runs, as ``ClientHistory.spent``.
     """
 
-    def __init__(self, terms: Terms, roster: Collection[bytes], opened: Opened) -> None:
+    def __init__(
+        self, terms: Terms, roster: Collection[bytes], opened: Opened, largest_spending: float = math.inf
+    ) -> None:
         self._terms = terms
         self.terms_digest = terms.digest
         self._roster = frozenset(roster)
         self._first = first_head(self.terms_digest)
         self.opened = opened
+        self._largest_spending = largest_spending
 
     @property
     def head(self) -> Head:
@@ -236,7 +241,11 @@ class Rules:
                 "too-soon",
                 f"it was in batch {past.batch}, and may be in batch {first} at the earliest: keep its record",
             )
-        cost = 1 / terms.noise_multiplier**2 if terms.noise_multiplier else math.inf
+        cost = spending(terms.noise_multiplier, 1)
+        if past.spent + cost > self._largest_spending:
+            raise refuse(
+                "epsilon-spent", "its ε over all runs would exceed the helper's epsilon_total: drop its record"
+            )
         return ClientHistory(past.participations + 1, past.spent + cost, bound.visit, bound.start_version, number)
 
 

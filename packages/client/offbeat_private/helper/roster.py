@@ -12,6 +12,7 @@ from offbeat_core.serving.certificates import make_certificates
 from offbeat_core.tables.section import Count, NotNegative, Positive, Section
 from offbeat_core.tables.validation_errors import error_prefix
 from offbeat_core.tokens import new_token, token_hash
+from offbeat_private.accounting import check_epsilon_total
 from offbeat_private.agreed_plan import AgreedPlan
 from offbeat_private.helper.helper_database import EnrolledRun, HelperDatabase
 from offbeat_private.helper.helper_folder import HelperFolder
@@ -59,17 +60,21 @@ class TermsSection(Section):
     payload: MaskedPayload = "delta"
     """The content of masked vectors: updates, or with FedLaAvg and MIFA differences to the client's last one."""
     delta: Annotated[float, Field(gt=0, lt=1)]
-    """δ, for reports of ε."""
+    """δ, for reports of ε, and for its limit."""
+    epsilon_total: Positive | None = None
+    """The most ε (zero-out) of a client over all runs of this helper; none for no limit but max_participations."""
 
     @model_validator(mode="after")
     def _check_together(self) -> "TermsSection":
+        if self.epsilon_total is not None:
+            check_epsilon_total(self.epsilon_total, self.delta, self.noise_multiplier)
         self.build(bytes(_RUN_BYTES), bytes(32), _ANY_PLAN)
         return self
 
     def build(self, run: bytes, helper_key: bytes, local: AgreedPlan) -> Terms:
         """Return the terms of a run; ``ValueError`` if the values do not fit together."""
         bands = self.min_separation if self.mechanism == "banded" else 1
-        values = self.model_dump(exclude={"delta"})
+        values = self.model_dump(exclude={"delta", "epsilon_total"})
         terms = Terms(run=run, helper_key=helper_key, bands=bands, local=local, **values)
         terms.check_overflow(noise_factor(self.max_participations, self.min_separation, bands))
         return terms
@@ -127,7 +132,8 @@ def enrol(roster: Roster, path: Path, hosts: Sequence[str]) -> NewRun:
         folder.run(terms.run).make(secrets.token_bytes(KEY_BYTES))
         clients = {public_bytes(text): name for name, text in roster.clients.items()}
         with closing(HelperDatabase(path, new=True)) as store:
-            store.enrol(EnrolledRun(signed, roster.terms.delta, token_hash(token), tuple(hosts)), clients)
+            run = EnrolledRun(signed, roster.terms.delta, roster.terms.epsilon_total, token_hash(token), tuple(hosts))
+            store.enrol(run, clients)
         write_durably(folder.terms, signed.to_bytes())
         folder.erase_runs(but=terms.run)
     return NewRun(terms, len(clients), token)

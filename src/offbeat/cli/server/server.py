@@ -13,6 +13,7 @@ from offbeat.cli.server.fronts import certificates, front
 from offbeat.cli.server.runs import STOPPED, runs, show_host
 from offbeat.cli.server.server_place import SERVER, ServerPlace
 from offbeat.cli.server.sites import sites
+from offbeat.cli.server.spent_privacy import privacy
 from offbeat.cli.server.start import start
 from offbeat.cli.server.tokens import tokens
 
@@ -30,6 +31,7 @@ server.add_command(runs)
 server.add_command(sites)
 server.add_command(clients)
 server.add_command(tokens)
+server.add_command(privacy)
 server.add_command(front)
 server.add_command(certificates)
 
@@ -50,7 +52,7 @@ def status(server: ServerPlace) -> int:
     now = admin.status(*server)
     for problem in now.pop("problems", []):
         click.echo(f"problem: {problem}")
-    by_clients, privacy = now.pop("evaluated_by_clients", None), now.pop("privacy", None)
+    by_clients, spent = now.pop("evaluated_by_clients", None), now.pop("privacy", None)
     if (best := now.get("best")) is not None:
         now["best"] = f"version {best['version']}, {best['metric']} {best['value']:.4g}"
     for key, value in now.items():
@@ -60,7 +62,7 @@ def status(server: ServerPlace) -> int:
 
     for line in [] if by_clients is None else _client_evaluation_lines(by_clients):
         click.echo(line)
-    for line in [] if privacy is None else _privacy_lines(privacy):
+    for line in [] if spent is None else _privacy_lines(spent):
         click.echo(line)
     return STOPPED if "server" in now else 0
 

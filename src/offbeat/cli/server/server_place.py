@@ -34,4 +34,9 @@ def _place(_: click.Context, __: click.Parameter, path: Path) -> ServerPlace:
     return ServerPlace(Path(file.service.folder), file.store)
 
 
+def _places(context: click.Context, parameter: click.Parameter, paths: tuple[Path, ...]) -> tuple[ServerPlace, ...]:
+    return tuple(_place(context, parameter, path) for path in paths)
+
+
+SERVERS = click.argument("servers", metavar="FOLDER…", type=PATH, nargs=-1, required=True, callback=_places)
 SERVER = click.argument("server", metavar="FOLDER", type=PATH, callback=_place)

@@ -16,6 +16,9 @@ Role = Literal["viewer", "operator", "admin"]
 Kind = Literal["enrolment", "client", "session"] | Role
 State = Literal["valid", "expired", "used up", "revoked"]
 
+HOSTED = "site-"
+"""The beginning of what stands for a client's token in a run of a server of several runs; its number there follows."""
+
 _ROLES = get_args(Role)
 _REDACTED = frozenset({"declare", "rename", "renew", "replace"})
 
@@ -52,6 +55,11 @@ class Site:
     examples: int | None = None  # None: not declared
     revoked: float | None = None  # None: not revoked
     forgotten: Literal["begun", "done"] | None = None  # how far the deletion of what is held of it has come
+
+    @property
+    def identity(self) -> str:
+        """The site's number at a server of several runs; else the client's name."""
+        return self.token if self.token.startswith(HOSTED) else self.name
 
 
 def suffices(held: Kind, needed: Kind) -> bool:

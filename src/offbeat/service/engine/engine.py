@@ -262,6 +262,11 @@ class Engine:
         async with self.lock:
             self.coordinator.note_steps(self.run.now, client, steps)
 
+    async def limit_participation(self, client: int, most: int) -> None:
+        """Let a client take part in at most so many sums."""
+        async with self.lock:
+            self.coordinator.limit_participation(self.run.now, client, most)
+
     async def try_to_assign(self) -> None:
         """Give work to waiting clients; set ``must_assign`` if the disk is full."""
         try:

@@ -83,6 +83,7 @@ class Leader:
         if (missing := self._hear(client, asked)) is not None:
             raise Refusal("not-supported", missing)
         await self._know_steps(client)
+        await self._know_budget(client)
         assignment = await self._engine.check_in(client, wait_seconds)
         if isinstance(assignment, asyncio.Future):
             return assignment
@@ -120,6 +121,15 @@ class Leader:
                 "wrong-examples", f"this run has no number of steps for {examples} examples: tell its operator"
             ) from None
         await self._engine.note_steps(client, steps)
+
+    async def _know_budget(self, client: int) -> None:
+        """Limit a client's participations for what it spent in earlier runs."""
+        privacy, participation = self._service.settings.privacy, self._engine.coordinator.participation
+        if privacy is None or privacy.budget is None or participation is None:
+            return
+        most = privacy.most_participations(self._service.accounts.sites[client].identity)
+        if most is not None and most < participation.limit_of(client):
+            await self._engine.limit_participation(client, most)
 
     async def _offer(self, asked: questions.Offer) -> OfferAnswer:
         client = self._service.client(asked.token)

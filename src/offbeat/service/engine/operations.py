@@ -8,7 +8,7 @@ from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.accounts.declared_examples import within_share
 from offbeat.service.engine.engine import Engine
 from offbeat.service.engine.erasure import Erasure
-from offbeat.service.engine.privacy_status import is_without_clients, privacy_status
+from offbeat.service.engine.privacy_status import PrivacyStatus, is_without_clients, privacy_status
 from offbeat.service.engine.problems import problems
 from offbeat.service.engine.progress_log import ProgressLog
 from offbeat.service.engine.prometheus_metrics import Metrics
@@ -166,8 +166,16 @@ class Operations:
             evaluated=evaluations.last if evaluations else None,
             evaluated_by_clients=client_evaluations.last if client_evaluations else None,
             best=self.engine.state.best,
-            privacy=self.settings.privacy and privacy_status(self.settings.privacy, coordinator, self.engine.shares),
+            privacy=self._privacy_status(),
         )
+
+    def _privacy_status(self) -> PrivacyStatus | None:
+        settings, engine = self.settings.privacy, self.engine
+        if settings is None:
+            return None
+        sites = self.accounts.sites if settings.budget else {}
+        identities = {client: site.identity for client, site in sites.items()}
+        return privacy_status(settings, engine.coordinator, engine.shares, identities)
 
     def metrics_text(self) -> bytes:
         """Return the metrics in Prometheus' text format."""

@@ -1,16 +1,28 @@
 """The privacy that a run has spent, and the state of its sums."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median_low
 
 from offbeat_core.messages import Answer
-from offbeat_private.accounting import epsilon
+from offbeat_private.accounting import affordable, composed_epsilon, spending
 from offbeat_private.signed_terms import Terms
 
 from offbeat.coordinator import Coordinator
 from offbeat.service.masked.helper_protocol import MaskHelper
 from offbeat.service.masked.masked_shares import MaskedShares
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The limit of a client's ε over this run and those before it.
+
+    ``spent`` is Σ participations / σ² of those before, by ``Site.identity``.
+    """
+
+    epsilon_total: float
+    spent: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -22,6 +34,17 @@ class PrivacySettings:
     terms: Terms | None = None
     helper: MaskHelper | None = None
     noise_secret: str | None = None  # its fingerprint; None if this server does not make noise
+    budget: Budget | None = None  # None if ε is not limited
+
+    def most_participations(self, identity: str) -> int | None:
+        """Return in how many sums a client may take part, for what it spent before.
+
+        None if it has spent nothing, so that the limit of all clients holds.
+        """
+        spent = 0.0 if self.budget is None else self.budget.spent.get(identity, 0.0)
+        if self.budget is None or not spent:
+            return None
+        return affordable(self.budget.epsilon_total, self.delta, self.noise_multiplier, spent)
 
 
 class ByClient(Answer):
@@ -32,7 +55,7 @@ class ByClient(Answer):
 
 
 class PrivacyStatus(Answer):
-    """The privacy spent so far.
+    """The privacy spent so far, with earlier runs where they count towards a limit.
 
     ε is null without noise. Of a sum that was sealed, the status counts the participations already. ``helper`` is
     ``ok``, or why sums cannot be opened now and what to do; null if updates are not masked.
@@ -61,16 +84,24 @@ def is_without_clients(coordinator: Coordinator) -> bool:
     return not any(participation.allows(client, algorithm) for client in range(coordinator.clients))
 
 
-def privacy_status(settings: PrivacySettings, coordinator: Coordinator, shares: MaskedShares | None) -> PrivacyStatus:
-    """Return the status of a run with limits on participation."""
+def privacy_status(
+    settings: PrivacySettings, coordinator: Coordinator, shares: MaskedShares | None, identities: Mapping[int, str]
+) -> PrivacyStatus:
+    """Return the status of a run with limits on participation.
+
+    ``identities`` are those of the enrolled clients.
+    """
     participation, algorithm = coordinator.participation, coordinator.algorithm
     assert participation is not None
     counts = participation.counts()
+    earlier = {} if settings.budget is None else settings.budget.spent
+    spent = [spending(settings.noise_multiplier, count) for count in counts]
+    for client, identity in identities.items() if earlier else ():
+        spent[client] += earlier.get(identity, 0.0)
 
     def by_client(*, replace_one: bool) -> ByClient | None:
         largest, median = (
-            epsilon(settings.noise_multiplier, count, settings.delta, replace_one=replace_one)
-            for count in (max(counts), median_low(counts))
+            composed_epsilon(one, settings.delta, replace_one=replace_one) for one in (max(spent), median_low(spent))
         )
         return ByClient(largest=largest, median=median) if largest < math.inf else None
 

@@ -102,12 +102,14 @@ def _of_the_budget(engine: Engine) -> Iterator[str]:
     participation, version = engine.coordinator.participation, engine.coordinator.algorithm.version
     if participation is None or math.isinf(participation.limit) or engine.run.is_finished:
         return
-    counts, limit, end = participation.counts(), participation.limit, engine.run.stop_versions
-    spent = sum(count >= limit for count in counts)
+    counts, end = participation.counts(), engine.run.stop_versions
+    spent = sum(count >= participation.limit_of(client) for client, count in enumerate(counts))
     if spent:
         yield f"The privacy budget of {spent} of {len(counts)} clients is used up: they get no more work in this run"
     last = version / _LOW_BUDGET if math.isinf(end) else end
-    ends = [version * limit / count for count in counts if _FEW_SUMS <= count < limit]
+    limits = map(participation.limit_of, range(len(counts)))
+    pairs = zip(counts, limits, strict=True)
+    ends = [version * most / count for count, most in pairs if _FEW_SUMS <= count < most]
     soon = [each for each in ends if each < last]
     if soon:
         yield (

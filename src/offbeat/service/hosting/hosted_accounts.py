@@ -5,7 +5,7 @@ from typing import Any
 from offbeat_core.tokens import token_hash
 
 from offbeat.service.accounts.accounts import Accounts
-from offbeat.service.accounts.registry import Kind
+from offbeat.service.accounts.registry import HOSTED, Kind
 from offbeat.service.accounts.token_forms import hash_of
 from offbeat.service.refusal import Refusal
 
@@ -78,7 +78,7 @@ class HostedAccounts(Accounts):
 
         They have enrolled with the run itself.
         """
-        return any(not site.token.startswith(_PREFIX) for site in self.sites.values())
+        return any(not site.token.startswith(HOSTED) for site in self.sites.values())
 
     @property
     def is_full(self) -> bool:
@@ -93,7 +93,7 @@ class HostedAccounts(Accounts):
 
     def rotate(self, client: int) -> tuple[str, float | None]:
         """Return another token; that of a site is the server's business."""
-        if self.sites[client].token.startswith(_PREFIX):
+        if self.sites[client].token.startswith(HOSTED):
             raise Refusal("foreign-token", "the token is the server's: renew it at the server's own /v1/token")
         return super().rotate(client)
 
@@ -106,8 +106,5 @@ def no_such_run(run: str) -> Refusal:
     return Refusal("no-such-run", f"there is no run {run[:64]!r} for this token: offbeat server runs lists all")
 
 
-_PREFIX = "site-"  # in place of a token's SHA-256
-
-
 def _key(site: int) -> str:
-    return f"{_PREFIX}{site}"
+    return f"{HOSTED}{site}"

@@ -39,6 +39,7 @@ _OLD_SERVER = (
 _OLD_HELPER = (
     "the helper's folder is an old copy: its operator puts the newest one back, or enrols again, which begins a new run"
 )
+_SPENT = frozenset({"participations-spent", "epsilon-spent"})  # in earlier runs, of which this server knows nothing
 _OPENED_BEFORE = ("other-batch", "answer-erased")  # kinds of refusals
 
 
@@ -153,8 +154,11 @@ class SumOpener:
         if client is None or all(entry.update.client != client for entry in closed.entries):
             raise OffbeatError(f"{refusal}: {_OLD_SERVER}") if refusal.kind in _OPENED_BEFORE else refusal
         event("share_refused", logging.WARNING, client=client, kind=refusal.kind, detail=refusal.detail)
+        coordinator, now = self._engine.coordinator, self._engine.run.now
         async with self._engine.lock:
-            self._engine.coordinator.sealed_sums.withdraw(self._engine.run.now, client)
+            coordinator.sealed_sums.withdraw(now, client)
+            if refusal.kind in _SPENT and coordinator.participation is not None:
+                coordinator.limit_participation(now, client, coordinator.participation.counts()[client])
             await self._engine.try_to_assign()
 
     def _opened(self, closed: ClosedBuffer, number: int, answer: HelperAnswer) -> StoredUpdate | None:

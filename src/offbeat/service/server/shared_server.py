@@ -17,6 +17,7 @@ from offbeat.service.log.place import target_of
 from offbeat.service.log.signs_of_life import SeenServer
 from offbeat.service.log.tables import is_rare, log
 from offbeat.service.server import stopped_server
+from offbeat.service.store.server_state import ServerState
 from offbeat.service.store.shared_files import model_name
 from offbeat.service.store.shared_store import SharedStore, opened_shared
 from offbeat.service.store_settings import StoreSettings
@@ -56,6 +57,12 @@ def clients(settings: StoreSettings) -> list[dict[str, Any]]:
     """Return the clients at the end of the log, as in ``ListedClient``."""
     with opened_shared(settings) as store:
         return stopped_server.listed(store.state()[0])
+
+
+def saved_state(settings: StoreSettings) -> ServerState:
+    """Return the state at the end of the log."""
+    with opened_shared(settings) as store:
+        return store.state()[0]
 
 
 def leader_name(settings: StoreSettings) -> str | None:
