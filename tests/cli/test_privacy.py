@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from offbeat_private.accounting import epsilon
+from offbeat_private.noise.correlated_noise import prefix_sum_error
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -100,3 +101,9 @@ class TestPage:
         _, out, err = offbeat(*shlex.split(line))
         printed, expected = ([row.split() for row in text.splitlines() if row.strip()] for text in (out + err, shown))
         assert printed == expected
+
+    def test_gains_of_banded_noise(self) -> None:
+        (shown,) = re.findall(r"it is ([\d., and]+) with p = 10, 50, 100 and 200", PAGE)
+        independent = prefix_sum_error(participations=10, separation=100, bands=1, versions=2000)
+        gains = [independent / prefix_sum_error(10, 100, bands, 2000) for bands in (10, 50, 100, 200)]
+        assert re.findall(r"[\d.]+", shown) == [f"{gain:.1f}" for gain in gains]
