@@ -26,7 +26,7 @@ from offbeat.config.algorithm_table import (
 )
 from offbeat.config.experiment_file import Experiment
 from offbeat.config.fronts_section import FrontsSection
-from offbeat.config.host_file import AdmissionSection
+from offbeat.config.host_file import AdmissionSection, QuotaSection
 from offbeat.config.local_section import COMPRESSION_FACTORIES, LR_DECAY_FACTORIES
 from offbeat.config.login_section import LoginSection
 from offbeat.config.server_file import ServiceSection
@@ -75,6 +75,7 @@ def reference() -> str:
     parts += ["## `[login]`", *_login(LoginSection.model_json_schema())]
     parts += ["## `[fronts]`", *_fronts(FrontsSection.model_json_schema())]
     parts += ["## `[admission]`", *_admission(AdmissionSection.model_json_schema())]
+    parts += ["## `[quota]`", *_quota(QuotaSection.model_json_schema())]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -239,6 +240,11 @@ def _admission(section: Mapping[str, Any]) -> Iterator[str]:
         "Only in the file of a run on a [server of several runs](how-to/several-runs.md): which of its sites take part."
     )
     yield _table(section, "admission.")
+
+
+def _quota(section: Mapping[str, Any]) -> Iterator[str]:
+    yield "Only in the file of a run on such a server: the run's share of it."
+    yield _table(section, "quota.")
 
 
 def _factories(makers: Mapping[str, Callable[..., Any]]) -> str:

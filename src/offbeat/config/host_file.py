@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from offbeat_core.errors import OffbeatError
 from offbeat_core.files import read_table
-from offbeat_core.tables.section import Section
+from offbeat_core.tables.section import Positive, Section
 from offbeat_core.tables.validation_errors import error_prefix
 from pydantic import Field
 
@@ -38,6 +38,15 @@ class AdmissionSection(Section):
         return Admission(frozenset(self.labels), frozenset(self.names))
 
 
+class QuotaSection(Section):
+    """``[quota]``: the run's share of the server."""
+
+    requests_a_second: Positive | None = None
+    """The most requests of all its clients together, on average; without limit if it is left out."""
+    uploads_gb: Positive = 16.0
+    """Gigabytes of updates that have arrived in part, at most."""
+
+
 def is_host_file(table: dict[str, Any]) -> bool:
     """Return whether an unchecked table is that of a server of several runs."""
     return "service" in table and not {"model", "algorithm", "local", "algorithms"} & set(table)
@@ -50,8 +59,8 @@ def load(path: Path) -> HostFile:
         return HostFile.model_validate(table, context={"folder": path.parent})
 
 
-def parse_run(text: str, name: str, host: HostFile, folder: Path) -> tuple[ServerFile, Admission]:
-    """Return the file of a run on a server, and which sites the run admits.
+def parse_run(text: str, name: str, host: HostFile, folder: Path) -> tuple[ServerFile, AdmissionSection, QuotaSection]:
+    """Return the file of a run on a server, and its two sections of its own.
 
     It is like the file of a server with one run, without what is the server's. It may name files in ``folder``, that of
     the server's file, and none elsewhere.
@@ -61,16 +70,19 @@ def parse_run(text: str, name: str, host: HostFile, folder: Path) -> tuple[Serve
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise OffbeatError(f"run {name}: not TOML: {error}") from None
     with error_prefix(f"run {name}", table):
-        service = table.get("service", {})
-        for key in (*_OF_THE_SERVER, *(f"service.{key}" for key in PlaceSection.model_fields if key in service)):
-            if key in table or "." in key:
-                raise OffbeatError(f"{key} is for the server's own file: leave it out")
-        admission = AdmissionSection.model_validate(table.pop("admission", {}))
-        if isinstance(service, dict):
-            table["service"] = {**service, "folder": "."}
+        service: Any = table.get("service", {})
+        if not isinstance(service, dict):
+            raise OffbeatError("service must be a section")
+        ours = [f"service.{key}" for key in PlaceSection.model_fields if key in service]
+        for key in (*(section for section in _OF_THE_SERVER if section in table), *ours):
+            raise OffbeatError(f"{key} is for the server's own file: leave it out")
+        with error_prefix("admission"):
+            admission = AdmissionSection.model_validate(table.pop("admission", {}))
+        with error_prefix("quota"):
+            quota = QuotaSection.model_validate(table.pop("quota", {}))
+        table["service"] = {**service, "folder": "."}
         file = ServerFile.model_validate(table, context={"folder": folder, "within": folder})
         file.build_algorithm()
     place = host.service.model_dump() | {"folder": str(Path(host.service.folder) / "runs" / name)}
-    return file.model_copy(
-        update={"service": file.service.model_copy(update=place), "webhook": host.webhook}
-    ), admission.rule()
+    run = file.model_copy(update={"service": file.service.model_copy(update=place), "webhook": host.webhook})
+    return run, admission, quota

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from offbeat.config.host_file import HostFile, parse_run
@@ -21,8 +22,9 @@ def run_host(file: HostFile, folder: Path, ready: Callable[[HostListening], None
 
     @contextmanager
     def prepare(name: str, text: str) -> Generator[PreparedRun]:
-        run, admission = parse_run(text, name, file, folder)
+        run, admission, quota = parse_run(text, name, file, folder)
         with prepared(run, certificates) as (run_settings, coordinator, layout):
-            yield PreparedRun(run_settings, coordinator, layout, admission)
+            limited = replace(run_settings, upload_budget=int(quota.uploads_gb * 1e9))
+            yield PreparedRun(limited, coordinator, layout, admission.rule(), quota.requests_a_second)
 
     run_until_a_signal(lambda stop: host(settings, prepare, ready=ready, stop=stop))

@@ -139,6 +139,7 @@ def hosting(folder: Path, **service: Any) -> Generator[Host]:
             coordinator,
             LAYOUT,
             Admission(frozenset(given.get("labels", ())), frozenset(given.get("names", ()))),
+            given.get("requests_a_second"),
         )
 
     async def main() -> None:

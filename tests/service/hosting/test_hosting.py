@@ -231,3 +231,13 @@ def test_the_deletion_of_a_site_goes_on_after_a_kill(tmp_path):
         until(lambda: sites[site.number].forgotten == "done")
     for path in (tmp_path / "server").rglob("*"):
         assert not path.is_file() or b"Xylophone" not in path.read_bytes(), path
+
+
+def test_a_run_has_a_quota_of_requests_and_the_others_have_theirs(server):
+    server.create("limited", algorithm="fedasync", requests_a_second=0.001)
+    server.create("free", algorithm="fedasync")
+    limited, free = (server.peer(server.admin.token, name).http for name in ("limited", "free"))
+    assert limited.get("/v1/status").status_code == 200
+    assert kind_of(limited.get("/v1/status"), 429) == "too-many-requests"
+    assert [free.get("/v1/status").status_code for _ in range(3)] == [200] * 3
+    assert server.admin.http.get("/v1/status").status_code == 200

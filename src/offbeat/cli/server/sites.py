@@ -14,7 +14,7 @@ _SITE = click.argument("which", metavar="SITE")
 
 @click.group(cls=DefaultGroup, epilog="\b\nExample:\n  offbeat server sites runs/server")
 def sites() -> None:
-    """List, label, rename, revoke and forget the sites of several runs.
+    """List, label, rename, revoke and forget a server's sites.
 
     On a server of several runs a site enrols once, and takes part in each run that admits it. SITE is a site's name, or
     its number, as 3 or site-3.
@@ -76,9 +76,9 @@ def revoke(server: ServerPlace, which: str) -> None:
 @SERVER
 @_SITE
 def forget(server: ServerPlace, which: str) -> None:
-    """Revoke SITE, and delete what the server and its runs hold of it.
+    """Revoke SITE, and delete what the server holds of it.
 
-    That cannot be undone. Prints what was deleted, and what cannot be.
+    So do all runs. That cannot be undone. Prints what was deleted, and what cannot be.
     """
     from offbeat.service.server import host_admin
 

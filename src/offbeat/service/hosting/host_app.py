@@ -84,5 +84,6 @@ class HostApp:
         else:
             run.accounts.check_any(bearer_token(scope), may_have_ended=scope["path"] == "/v1/enrol")
         run = run or await runs.get(name)
+        run.take_request()
         with run.used():
             await run.service.app(scope, receive, send)

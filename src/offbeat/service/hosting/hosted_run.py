@@ -15,6 +15,7 @@ from offbeat_core.serving.console_log import event, run_at_work
 from offbeat.coordinator import Coordinator
 from offbeat.service.audit.audit_log import acting
 from offbeat.service.engine.start_up import open_engine
+from offbeat.service.front.request_rate import RequestRate
 from offbeat.service.hosting.admission import Admission
 from offbeat.service.hosting.home import Home
 from offbeat.service.hosting.hosted_accounts import HostedAccounts
@@ -35,6 +36,7 @@ class PreparedRun:
     coordinator: Coordinator
     layout: Layout
     admission: Admission
+    requests_a_second: float | None = None  # of all its clients together; None for no limit
 
 
 Prepare = Callable[[str, str], AbstractContextManager[PreparedRun]]
@@ -67,6 +69,7 @@ class HostedRun:
         self._end = CommonEnd()
         self._run: RunService | None = None
         self._admission = Admission()
+        self._rate: RequestRate | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -156,6 +159,8 @@ class HostedRun:
                 service = await open_service(settings, engine, partial(HostedAccounts, self._home.accounts, self.name))
                 async with beside_requests(service):
                     self._admission = prepared.admission
+                    if (most := prepared.requests_a_second) is not None:
+                        self._rate = RequestRate(most, max(int(2 * most), 1))
                     self._run = RunService(settings, service, checkpoints, self._connections, self._url)
                     await self._forget_revoked()
                     self._run.start(end)
@@ -175,6 +180,11 @@ class HostedRun:
         for site, runs in self._home.state.admitted.items():
             if self.name in runs and self._home.accounts.sites[site].revoked is not None:
                 await self.revoke(site)
+
+    def take_request(self) -> None:
+        """Take a request out of the run's quota; ``too-many-requests``."""
+        if self._rate is not None:
+            self._rate.take("")
 
     @contextmanager
     def used(self) -> Generator[None]:

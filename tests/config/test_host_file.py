@@ -1,0 +1,106 @@
+"""Files of a server of several runs, and of its runs."""
+
+from pathlib import Path
+
+import pytest
+from offbeat_core.errors import OffbeatError
+
+from offbeat.config import host_file
+from offbeat.config.host_file import HostFile, is_host_file, parse_run
+
+MODEL = "from torch import nn\n\n\ndef net():\n    return nn.Linear(3, 2)\n"
+RUN = """
+[service]
+clients = 5
+seed = 3
+[model]
+name = "model.py:net"
+[local]
+steps = 2
+batch_size = 4
+lr = 0.1
+[algorithm]
+algorithm = "fedbuff"
+buffer_size = 2
+concurrency = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "model.py").write_text(MODEL)
+    return tmp_path
+
+
+@pytest.fixture
+def host(folder: Path) -> HostFile:
+    (folder / "server.toml").write_text("[service]\nfolder = 'server'\nport = 9000\ntls = false\n")
+    return host_file.load(folder / "server.toml")
+
+
+def test_a_runs_file_is_that_of_a_server_at_the_servers_place(folder: Path, host: HostFile) -> None:
+    run, admission, quota = parse_run(f"{RUN}[admission]\nlabels = ['gpu']\n", "retina", host, folder)
+    assert run.service.folder == str(folder / "server" / "runs" / "retina")
+    assert (run.service.port, run.service.tls, run.service.clients, run.service.seed) == (9000, False, 5, 3)
+    assert run.model.name == f"{folder / 'model.py'}:net"
+    assert admission.rule().admits("", frozenset({"gpu", "eu"}))
+    assert not admission.rule().admits("", frozenset({"eu"}))
+    assert quota.requests_a_second is None
+
+
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [
+        ("service.port", "port = 1\nclients = 5"),
+        ("service.folder", "folder = 'x'\nclients = 5"),
+        ("service.tls", "tls = true\nclients = 5"),
+        ("service.token_seconds", "token_seconds = 5.0\nclients = 5"),
+        ("store", "clients = 5\n[store]\nlog = 'sqlite:///x'"),
+        ("webhook", "clients = 5\n[webhook]\nurl = 'https://x'"),
+    ],
+)
+def test_what_is_the_servers_is_refused(key: str, line: str, folder: Path, host: HostFile) -> None:
+    text = RUN.replace("clients = 5", line, 1)
+    if "[" in line:
+        text = RUN + line.partition("\n")[2]
+    with pytest.raises(OffbeatError, match=rf"^run retina: {key} is for the server's own file: leave it out$"):
+        parse_run(text, "retina", host, folder)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/etc/model.py:net",
+        "../model.py:net",
+        "sub/../../model.py:net",
+        "~/model.py:net",
+        "link/model.py:net",
+        "os:getcwd",
+    ],
+)
+def test_a_run_names_no_file_elsewhere(
+    name: str, folder: Path, host: HostFile, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "model.py").write_text("raise SystemExit('was imported')\n")
+    (folder / "link").symlink_to(elsewhere)
+    with pytest.raises(OffbeatError, match=r"^run retina: model\.name") as caught:
+        parse_run(RUN.replace("model.py:net", name), "retina", host, folder)
+    assert "was imported" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "service = 3", "[service", "[admission]\nlabels = 3", "[quota]\nx = 1", "[model]\n"]
+)
+def test_a_wrong_file_is_an_error_of_the_users(text: str, folder: Path, host: HostFile) -> None:
+    with pytest.raises(OffbeatError, match=r"^run retina: "):
+        parse_run(text, "retina", host, folder)
+
+
+def test_the_file_of_a_server_of_several_runs_is_known_by_what_it_lacks() -> None:
+    assert is_host_file({"service": {}})
+    assert is_host_file({"service": {}, "webhook": {}})
+    assert not is_host_file({"service": {}, "model": {}})
+    assert not is_host_file({"service": {}, "algorithm": {}})
+    assert not is_host_file({})
