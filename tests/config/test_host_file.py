@@ -73,7 +73,6 @@ def test_what_is_the_servers_is_refused(key: str, line: str, folder: Path, host:
         "/etc/model.py:net",
         "../model.py:net",
         "sub/../../model.py:net",
-        "~/model.py:net",
         "link/model.py:net",
         "os:getcwd",
     ],

@@ -67,9 +67,9 @@ def join(
     terms: Path | None,
     privacy_key: Path | None,
 ) -> None:
-    """Take part in the run, or in all runs, of the server at URL until the end.
+    """Take part in the runs of the server at URL.
 
-    The same command resumes.
+    It ends with the run, or with all of them. The same command resumes.
     """
     from offbeat.client.torch_client import run_client
     from offbeat.training.accelerator import choose_device

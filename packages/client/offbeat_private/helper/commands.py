@@ -103,7 +103,7 @@ def serve(folder: Path, host: str, port: int, log_level: str, log_file: Path | N
 @_FOLDER
 @click.option("--clients", "by_client", is_flag=True, help="Also each client's participations and ε.")
 def status(folder: Path, by_client: bool) -> None:
-    """Show the opened sums, and what all runs in this folder cost the clients."""
+    """Show the opened sums, and what the runs cost the clients."""
     now = read_status(folder)
     click.echo(f"run: {now.run}, {now.clients} clients")
     click.echo(f"fingerprint: {now.fingerprint}")
