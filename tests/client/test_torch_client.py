@@ -14,7 +14,7 @@ from safetensors.torch import load
 from offbeat.client import Fitted, run_client
 from offbeat.client.torch_client import with_arrays
 from tests.offbeat_client.helper_facts import PRIVACY, TERMS, Helper, private_folder
-from tests.offbeat_client.many_runs import hosting
+from tests.service.hosting.conftest import hosting
 
 VISIT = Visit(0, 0, 0, None, "delta", 3, 0, LocalPlan(1, 1, 0.1))
 
@@ -62,8 +62,11 @@ def test_clients_of_several_runs_get_the_name_of_theirs(quick, tmp_path):
         made.append((client, run))
         return lambda model, visit: ({name: tensor + 1.0 for name, tensor in model.items()}, 7)
 
-    with hosting(tmp_path / "host", a={"stop_versions": 1}, b={"stop_versions": 1}) as host:
-        assert run_client(host.url, make_client, tmp_path / "me", enrolment_token="obe_1", backoff=quick) == 2
+    with hosting(tmp_path / "host") as host:
+        for name in ("a", "b"):
+            host.create(name, algorithm="one at a time", versions=1)
+        token = host.token("enrolment")
+        assert run_client(host.url, make_client, tmp_path / "me", enrolment_token=token, backoff=quick) == 2
     assert sorted(made) == [(0, "a"), (0, "b")]
 
 

@@ -6,14 +6,16 @@ import math
 from collections.abc import Callable, Generator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from offbeat_core.errors import OffbeatError
+from offbeat_core.local_plan import Compression
 
-from offbeat.algorithms import FedAsync, FedAvg, FedBuff
+from offbeat.algorithms import SCAFFOLD, FedAsync, FedAvg, FedBuff
 from offbeat.coordinator import Coordinator
 from offbeat.service.hosting.admission import Admission
 from offbeat.service.hosting.hosted_run import PreparedRun
@@ -26,7 +28,9 @@ ALGORITHMS: dict[str, Callable[[], Any]] = {
     "one at a time": lambda: FedBuff(buffer_size=1, concurrency=1),
     "fedavg": lambda: FedAvg(cohort=2),
     "fedasync": FedAsync,
+    "scaffold": lambda: SCAFFOLD(cohort=1),
 }
+TOP_K = replace(PLAN, compression=Compression("top_k", (("share", 0.4),)), error_feedback=True)
 
 
 class Host:
@@ -123,7 +127,7 @@ def hosting(folder: Path, **service: Any) -> Generator[Host]:
             ALGORITHMS[given["algorithm"]](),
             torch.zeros(LENGTH),
             clients=given.get("clients", 3),
-            local=PLAN,
+            local=TOP_K if given.get("is_compressed") else PLAN,
             seed=7,
             waits_for_examples=given.get("waits_for_examples", False),
         )

@@ -66,6 +66,19 @@ def test_a_site_that_waits_gets_work_of_the_first_run_that_has_some(server):
     until(lambda: [run["waiting"] for run in server.runs().values()] == [0, 0])
 
 
+def test_a_run_that_is_extended_is_not_over(server):
+    server.create("one", algorithm="one at a time", versions=1)
+    first, second = server.enrol(""), server.enrol("")
+    assert first.find_work()["run"] == "one"
+    assert second.find_work() == {"run": None, "client": None, "finished": False}
+    assert first.work() == "one"
+    assert second.find_work(20.0)["finished"]
+    until(lambda: server.service.home.state.runs["one"].is_over)
+    assert server.peer(server.admin.token, "one").http.post("/v1/admin/extend", json={"versions": 2}).is_success
+    assert first.find_work()["run"] == "one"
+    assert not second.find_work()["finished"]
+
+
 def test_a_full_run_takes_no_other_site(server):
     server.create("small", algorithm="fedasync", clients=1)
     assert server.enrol("").find_work()["run"] == "small"

@@ -40,6 +40,8 @@ class WorkSearch:
                         turns[found] = run
                     elif found:
                         return await self._work(site, run)
+                if self._is_finished(site):
+                    return Work(run=None, client=None, finished=True)
                 if (run := await self._wait(turns, asked, changed, end)) is not None:
                     return await self._work(site, run)
             finally:
@@ -106,6 +108,6 @@ class WorkSearch:
 
     def _is_finished(self, site: int) -> bool:
         """Return whether the site has taken part in runs, and all of them are over."""
-        names = self._home.state.admitted.get(site, set())
-        over = {run.name for run in self._runs.at_work() if run.is_over}
-        return bool(names) and all(self._home.state.runs[name].is_over or name in over for name in names)
+        names, records = self._home.state.admitted.get(site, set()), self._home.state.runs
+        is_over = {run.name: run.is_over for run in self._runs.at_work()}  # the record of one just extended is old
+        return bool(names) and all(is_over.get(name, records[name].is_over) for name in names)
