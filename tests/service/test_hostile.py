@@ -132,7 +132,9 @@ def test_hostile_connections_harm_nobody(
     assert len(kinds) == len(attacker.kinds)
     assert memory[-1] < memory[len(memory) // 2] + 50
     assert sum(statuses.values()) > NUMBER // 2  # most of them were read as requests
-    attacked.admin.http.post("/v1/admin/resume")  # where admins can pause a run, one of the requests may have
+    # Where admins can pause and end a run, one of the requests may have.
+    attacked.admin.http.post("/v1/admin/resume")
+    attacked.admin.http.post("/v1/admin/extend", json={"versions": 9})
     visit = honest.check_in()
     assert visit is not None
     assert honest.send(visit, torch.ones(LENGTH))["counted"]

@@ -60,13 +60,12 @@ def _of_silent_sites(engine: Engine, accounts: Accounts, settings: ServerSetting
     """Yield a line on sites that took work and fell silent."""
     if engine.run.is_finished or engine.run.is_paused:
         return
-    now, sites, visits = time.time(), accounts.sites, engine.coordinator.visits
+    now, sites = time.time(), accounts.sites
     least = max(_SILENT_SECONDS, 2 * (settings.lease_seconds or 0))
     silent: list[tuple[float, str, float]] = []  # since when, the name, the end of the lease; in Unix seconds
-    for visit in visits.open_assignments():
-        seen = engine.tally[visit.client].last_seen
-        site = sites.get(visit.client)
-        if visits.has_slot(visit.client) or site is None or site.revoked is not None or seen is None:
+    for visit in engine.coordinator.visits.open_assignments():
+        seen, site = engine.tally[visit.client].last_seen, sites.get(visit.client)
+        if site is None or site.revoked is not None or seen is None:
             continue
         if now - seen >= least and (ended := now - engine.run.now + visit.lease_until) <= now:
             silent.append((seen, site.name or f"client {visit.client}", ended))
