@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 
 _BY_STATUS = {
-    400: "malformed-request",
+    400: "malformed-request login-failed",
     401: "no-token unknown-token expired-token revoked-token",
     403: "foreign-token",
     404: "no-such-version no-such-visit no-such-evaluation no-such-client no-such-token no-such-run not-found",

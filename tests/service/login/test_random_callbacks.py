@@ -3,6 +3,7 @@
 ``OFFBEAT_HOSTILE`` says how many; ``make hostile`` makes 100,000.
 """
 
+import asyncio
 import logging
 import os
 import random
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.service.conftest import Served
 from tests.service.login.conftest import BrowserAt, Fooled
 
 NUMBER = int(os.environ.get("OFFBEAT_HOSTILE", "1000"))
@@ -57,3 +59,12 @@ def test_random_callbacks_log_nobody_in(
     assert honest.server.service.accounts.sessions.accounts == {}
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []
     assert honest.log_in(begun[0]).status_code == 303
+    assert honest.server.admin.http.get("/v1/status").status_code == 200
+    asyncio.run_coroutine_threadsafe(_a_minute_passes(honest.server), honest.server.loop).result(10)
+
+
+async def _a_minute_passes(server: Served) -> None:
+    """Do what the server does each minute with the refusals so far."""
+    server.service.progress.report()
+    server.service.progress.hour.note()
+    server.service.accounts.audit.flush()

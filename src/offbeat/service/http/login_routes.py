@@ -51,7 +51,7 @@ def add_login_routes(app: FastAPI, service: Operations, settings: LoginSettings,
 
     def problem(error: Exception) -> Response:
         """Return the page for a login that fails, and count and log the failure."""
-        service.count_refusal("login")
+        service.count_refusal("login-failed")
         if isinstance(error, LoginRefusedError):
             line, status = f"{str(error)[:1].upper()}{str(error)[1:]}.", error.status
         else:
