@@ -217,7 +217,7 @@ def test_earlier_runs_count_towards_the_limit_of_epsilon(tmp_path):
     coordinator, _ = build_coordinator(file)
     assert coordinator.participation.limit == 4  # σ = ½, δ = 1e-3: ε is 19.62 after four
     with privacy_settings(file, PARAMETERS) as settings:
-        assert (settings.budget.epsilon_total, settings.budget.spent) == (20.0, {"ward 3": 1.0})
+        assert (settings.budget.epsilon_total, settings.budget.earlier) == (20.0, {"ward 3": 1.0})
         assert settings.most_participations("ward 3") == 3  # 1 / 1² and 3 / ½² are 13, four would be 17 > 16.4
         assert settings.most_participations("ward 4") is None
     file = server_file(tmp_path, masked=f"{MASKED}\nepsilon_total = 20.0")

@@ -17,6 +17,8 @@ from offbeat_core.local_plan import Compression
 
 from offbeat.algorithms import SCAFFOLD, FedAsync, FedAvg, FedBuff
 from offbeat.coordinator import Coordinator
+from offbeat.coordinator.participation_limits import Participation
+from offbeat.service.engine.privacy_status import Budget, PrivacySettings
 from offbeat.service.hosting.admission import Admission
 from offbeat.service.hosting.hosted_run import PreparedRun
 from offbeat.service.hosting.hosting import HostListening, HostSettings, host
@@ -130,7 +132,12 @@ def hosting(folder: Path, **service: Any) -> Generator[Host]:
             local=TOP_K if given.get("is_compressed") else PLAN,
             seed=7,
             waits_for_examples=given.get("waits_for_examples", False),
+            participation=Participation(given.get("clients", 3), limit=100) if "privacy" in given else None,
         )
+        privacy = None
+        if (section := given.get("privacy")) is not None:
+            budget = Budget(given["epsilon_total"], {}) if "epsilon_total" in given else None
+            privacy = PrivacySettings(section["noise_multiplier"], section["delta"], budget=budget)
         run = ServiceSettings.model_construct(**keys, seed=7, max_share=1.0)
         yield PreparedRun(
             ServerSettings(
@@ -139,6 +146,7 @@ def hosting(folder: Path, **service: Any) -> Generator[Host]:
                 stop_versions=given.get("versions", math.inf),
                 burst=10**6,
                 config=given,
+                privacy=privacy,
             ),
             coordinator,
             LAYOUT,

@@ -159,6 +159,7 @@ class Leader:
             raise
         if asked.blob is not None and not asked.blob.startswith(f"{client}-{asked.visit}-"):
             raise Refusal("malformed-request", f"the file {asked.blob} is not of visit {asked.visit} of this client")
+        await self._know_budget(client)  # for its next visit
         # A client that lacks what the algorithm needs gets no visit, and the reason when it checks in.
         check_in = self._hear(client, asked) is None and asked.check_in
         receipt, assignment, is_new = await self._intake.take(client, asked, check_in=check_in)

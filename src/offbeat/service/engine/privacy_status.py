@@ -1,7 +1,7 @@
 """The privacy that a run has spent, and the state of its sums."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median_low
 
@@ -16,13 +16,19 @@ from offbeat.service.masked.masked_shares import MaskedShares
 
 @dataclass(frozen=True)
 class Budget:
-    """The limit of a client's ε over this run and those before it.
+    """The limit of a client's ε over this run and others.
 
-    ``spent`` is Σ participations / σ² of those before, by ``Site.identity``.
+    ``earlier`` is Σ participations / σ² of runs before it, by ``Site.identity``; ``elsewhere`` returns that of the
+    server's other runs, as it is now.
     """
 
     epsilon_total: float
-    spent: Mapping[str, float]
+    earlier: Mapping[str, float]
+    elsewhere: Callable[[str], float] | None = None
+
+    def spent(self, identity: str) -> float:
+        """Return what a client has spent in the other runs."""
+        return self.earlier.get(identity, 0.0) + (0.0 if self.elsewhere is None else self.elsewhere(identity))
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ class PrivacySettings:
 
         None if it has spent nothing, so that the limit of all clients holds.
         """
-        spent = 0.0 if self.budget is None else self.budget.spent.get(identity, 0.0)
+        spent = 0.0 if self.budget is None else self.budget.spent(identity)
         if self.budget is None or not spent:
             return None
         return affordable(self.budget.epsilon_total, self.delta, self.noise_multiplier, spent)
@@ -94,10 +100,10 @@ def privacy_status(
     participation, algorithm = coordinator.participation, coordinator.algorithm
     assert participation is not None
     counts = participation.counts()
-    earlier = {} if settings.budget is None else settings.budget.spent
     spent = [spending(settings.noise_multiplier, count) for count in counts]
-    for client, identity in identities.items() if earlier else ():
-        spent[client] += earlier.get(identity, 0.0)
+    if (budget := settings.budget) is not None:
+        for client, identity in identities.items():
+            spent[client] += budget.spent(identity)
 
     def by_client(*, replace_one: bool) -> ByClient | None:
         largest, median = (

@@ -5,12 +5,13 @@ import logging
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from offbeat_core.errors import OffbeatError
 from offbeat_core.serving.connections import Connections
 from offbeat_core.serving.console_log import event, run_at_work
+from offbeat_private.accounting import spending
 
 from offbeat.coordinator import Coordinator
 from offbeat.service.audit.audit_log import acting
@@ -51,6 +52,7 @@ class HostedRun:
         home: The server.
         connections: The server's.
         url: The server's, for people.
+        spent_elsewhere: Returns what a client, by its identity, has spent in the server's other runs.
 
     Attributes:
         problem: Why the run has failed; None if it has not.
@@ -58,7 +60,9 @@ class HostedRun:
         under_way: How many requests are.
     """
 
-    def __init__(self, name: str, home: Home, connections: Connections, url: str) -> None:
+    def __init__(
+        self, name: str, home: Home, connections: Connections, url: str, spent_elsewhere: Callable[[str], float]
+    ) -> None:
         self.name = name
         self.problem: str | None = None
         self.last_used = time.monotonic()
@@ -66,6 +70,7 @@ class HostedRun:
         self._home = home
         self._connections = connections
         self._url = f"{url}/runs/{name}"
+        self._spent_elsewhere = spent_elsewhere
         self._end = CommonEnd()
         self._run: RunService | None = None
         self._admission = Admission()
@@ -95,6 +100,23 @@ class HostedRun:
         accounts = self.service.service.accounts
         assert isinstance(accounts, HostedAccounts)
         return accounts
+
+    def spent(self, site: int) -> float:
+        """Return Σ participations / σ² of a site, with a visit under way."""
+        client, service = self.accounts.client_of(site), self.service.service
+        if client is None:
+            return 0.0
+        is_at_work = service.engine.coordinator.visits.assignment(client) is not None
+        privacy = service.settings.privacy
+        noise_multiplier = 0.0 if privacy is None else privacy.noise_multiplier
+        return spending(noise_multiplier, service.engine.tally[client].counted + is_at_work)
+
+    def _with_budget(self, settings: ServerSettings) -> ServerSettings:
+        """Let the server's other runs count towards a limit of ε."""
+        if settings.privacy is None or settings.privacy.budget is None:
+            return settings
+        budget = replace(settings.privacy.budget, elsewhere=self._spent_elsewhere)
+        return replace(settings, privacy=replace(settings.privacy, budget=budget))
 
     async def admit(self, site: int) -> int | None:
         """Return a site's number as a client; None if the run does not admit it."""
@@ -152,7 +174,7 @@ class HostedRun:
             self._run = None
 
     async def _serve(self, prepared: PreparedRun, opening: "asyncio.Future[None]") -> None:
-        settings, folder, end = prepared.settings, prepared.settings.folder, self._end
+        settings, folder, end = self._with_budget(prepared.settings), prepared.settings.folder, self._end
         with disk_errors(folder, end), closing(Store(folder, end.set)) as store:
             engine, checkpoints = await open_engine(store, prepared.coordinator, prepared.layout, settings, end.set)
             try:

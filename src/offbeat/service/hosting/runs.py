@@ -4,16 +4,20 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
+from functools import partial
 
 from offbeat_core.errors import OffbeatError
 from offbeat_core.messages import MOST_RUNS
 from offbeat_core.serving.connections import Connections
 from offbeat_core.serving.console_log import event
 
+from offbeat.service.accounts.registry import HOSTED
 from offbeat.service.hosting.home import Home
 from offbeat.service.hosting.hosted_accounts import no_such_run
 from offbeat.service.hosting.hosted_run import HostedRun, Prepare
 from offbeat.service.refusal import Refusal
+from offbeat.service.server.host_folder import RUNS
+from offbeat.service.server.spent_privacy import spent_by_identity
 
 _LOOK_SECONDS = 5.0  # between two looks which runs are over
 _IDLE_SECONDS = 120.0  # after which a run that is over is closed
@@ -35,6 +39,7 @@ class Runs:
         self._open: dict[str, HostedRun] = {}
         self._failed: dict[str, str] = {}  # the problems of runs that could not be opened
         self._opening: dict[str, asyncio.Task[HostedRun]] = {}
+        self._spent: dict[str, dict[str, float]] = {}  # by clients of runs that are not open
         self._is_stopping = False
 
     def at_work(self) -> Iterator[HostedRun]:
@@ -127,8 +132,25 @@ class Runs:
         await asyncio.gather(*self._opening.values(), return_exceptions=True)
         await asyncio.gather(*(run.close() for run in self._open.values()))
 
+    def _spent_elsewhere(self, but: str, identity: str) -> float:
+        """Return what a client has spent in all other runs; ``busy`` if that is unknown."""
+        return sum(self._spent_in(name, identity) for name in self._home.state.runs if name != but)
+
+    def _spent_in(self, name: str, identity: str) -> float:
+        run = self._open.get(name)
+        if run is not None and run.is_ready:
+            return run.spent(int(identity.removeprefix(HOSTED))) if identity.startswith(HOSTED) else 0.0
+        if name not in self._spent:
+            folder = self._home.folder / RUNS / name
+            try:
+                is_begun = (folder / "offbeat.sqlite").exists()
+                self._spent[name] = spent_by_identity([folder]) if is_begun else {}
+            except OffbeatError as error:
+                raise Refusal("busy", f"run {name} cannot be read, so what clients spent there is not known") from error
+        return self._spent[name].get(identity, 0.0)
+
     async def _opened(self, name: str) -> HostedRun:
-        run = HostedRun(name, self._home, self._connections, self._url)
+        run = HostedRun(name, self._home, self._connections, self._url, partial(self._spent_elsewhere, name))
         try:
             await run.open(self._prepare(name, self._home.state.runs[name].text))
         except OffbeatError as error:
@@ -136,5 +158,6 @@ class Runs:
             event("run_not_opened", logging.ERROR, of=name, problem=str(error))
             raise
         self._failed.pop(name, None)
+        self._spent.pop(name, None)
         self._open[name] = run
         return run

@@ -9,7 +9,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat_private.accounting import composed_epsilon, spending
 
 from offbeat.service.server import stopped_server
-from offbeat.service.server.host_folder import run_folders
+from offbeat.service.server.host_folder import host_of, run_folders
 from offbeat.service.store.server_state import ServerState
 from offbeat.service.store_settings import StoreSettings, noted_shared_store
 
@@ -52,10 +52,11 @@ class SpentInRun:
 def read_runs(folder: Path, store: StoreSettings | None = None) -> Iterator[SpentInRun]:
     """Yield what the runs of a server, which may go on, have cost its clients.
 
-    Clients of one name count as one; one without a name is none of another run.
+    Clients of one name count as one; one without a name is none of another run. On a server of several runs sites count
+    by number, also with a helper.
 
     Raises:
-        OffbeatError: A run cannot be read, or a helper counts its participations.
+        OffbeatError: A run cannot be read, or has a helper and a server of its own.
     """
     for run in run_folders(folder):
         state = _state(run, store)
@@ -82,7 +83,7 @@ def _state(folder: Path, store: StoreSettings | None) -> ServerState:
 
 def _privacy(state: ServerState, folder: Path) -> Mapping[str, Any]:
     privacy = state.run.config.get("privacy") or {}
-    if privacy.get("helper") is not None:
+    if privacy.get("helper") is not None and not host_of(folder)[1]:
         raise OffbeatError(
             f"{folder} holds a run with a helper, which counts by key over all of its runs: use offbeat-helper status "
             "--clients there"
