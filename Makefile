@@ -7,7 +7,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help oldest run check bytecode test test-long test-all test-studies test-algorithm lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower test-peers gpu-packages planted bench-service bench-viewers bench-privacy oidc-provider front-picture live-page docs axe reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger pythons clean
+.PHONY: help oldest run check bytecode test test-long test-all test-studies test-algorithm lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower test-peers gpu-packages planted bench-service bench-viewers bench-privacy oidc-provider front-picture live-page docs axe reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger images pythons clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -251,6 +251,9 @@ wheel: ## build the three wheels, install them into an empty environment, run a 
 
 stranger: ## follow the tutorial and a new server's README from the wheel in an empty environment, and print how long each step takes
 	$(PYTHON) tools/stranger.py
+
+images: ## build the images of the template service on Debian 12 and run a server and two sites in them (as root; needs podman, runc and debootstrap)
+	tools/images.sh
 
 # Nothing is installed: a resolver only looks whether each dependency has a wheel.
 pythons: ## resolve the dependencies for Pythons and systems on which Offbeat has not been run

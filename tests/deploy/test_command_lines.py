@@ -4,6 +4,7 @@ import configparser
 import json
 import re
 import shlex
+import subprocess
 import tomllib
 
 import click
@@ -86,6 +87,22 @@ def test_the_dockerfile():
     for parts in found:
         check([word for part in parts for word in json.loads(part)])
     assert {"client.py", "data.py", "model.py", "server.toml"} < {path.name for path in image_files()}
+
+
+def test_the_image_keeps_what_pytorch_needs_to_be_imported(tmp_path):
+    """The command that makes the image smaller, in a folder of such files."""
+    kept = [tmp_path / name for name in ("torch/bin/torch_shm_manager", "torch/lib/libtorch.so", "numpy/testing/x.py")]
+    removed = [
+        tmp_path / name for name in ("torch/bin/models/x", "torch/bin/protoc", "torch/include/x", "numpy/tests/x")
+    ]
+    for path in (*kept, *removed):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    text = (TEMPLATE / "Dockerfile").read_text().replace("\\\n", "")
+    command = re.findall(r"find /usr/local/lib .*", text)[-1]
+    subprocess.run(["sh", "-c", command.replace("/usr/local/lib", str(tmp_path))], check=True)
+    assert [path.exists() for path in kept] == [True] * len(kept)
+    assert not any(path.exists() for path in removed)
 
 
 def test_a_wrong_option_is_refused():
