@@ -221,7 +221,7 @@ $(PEERS): build/%/installed: studies/peers/requirements/%.txt .venv/installed-de
 	build/$*/bin/python -m pip install --quiet --no-compile -r $<
 	touch $@
 
-test-peers: $(FLOWER)/installed $(PEERS) ## run the projects of the pages for users of Flower, NVFlare and APPFL on both sides (0.6 GB; three minutes; not in CI)
+test-peers: $(FLOWER)/installed $(PEERS) ## run the projects of the pages for users of Flower, NVFlare and APPFL on both sides (0.6 GB, five minutes)
 	OFFBEAT_PEERS=1 $(BIN)/pytest -v tests/examples/migrate/test_peers.py
 
 FIGURES := $(wildcard experiments/algorithms/*.toml)

@@ -4,7 +4,7 @@ import logging
 
 from appfl.agent import ClientAgent, ServerAgent
 from appfl.vsim import ClientProfile, SyncSimDriver
-from digits import SITES, accuracy
+from digits import SITES, report
 from omegaconf import OmegaConf
 
 if __name__ == "__main__":
@@ -18,4 +18,4 @@ if __name__ == "__main__":
         clients.append(client)
     profiles = {client.get_id(): ClientProfile() for client in clients}
     SyncSimDriver(server, clients, profiles, SITES, logging.getLogger("project"), target_rounds=10).run()
-    print(f"accuracy {accuracy(server.model):.3f}")
+    print(report(server.model))

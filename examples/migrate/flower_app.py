@@ -1,6 +1,6 @@
 """The project on Flower: ``python flower_app.py`` simulates ten rounds of FedAvg."""
 
-from digits import SITES, Net, accuracy, site_data, train
+from digits import SITES, Net, report, site_data, train
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
@@ -30,7 +30,7 @@ def main(grid: Grid, context: Context) -> None:
         grid, ArrayRecord(net.state_dict()), num_rounds=10, train_config=ConfigRecord({"lr": 0.05})
     )
     net.load_state_dict(result.arrays.to_torch_state_dict())
-    print(f"accuracy {accuracy(net):.3f}")
+    print(report(net))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import torch
-from digits import SITES, Net, accuracy
+from digits import SITES, Net, report
 from nvflare.app_opt.pt.recipes.fedavg import FedAvgRecipe
 from nvflare.recipe import SimEnv
 
@@ -15,4 +15,4 @@ if __name__ == "__main__":
     (file,) = Path(run.get_result()).rglob("FL_global_model.pt")
     net = Net()
     net.load_state_dict(torch.load(file, weights_only=False)["model"])
-    print(f"accuracy {accuracy(net):.3f}")
+    print(report(net))

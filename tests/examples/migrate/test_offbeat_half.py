@@ -1,21 +1,14 @@
 """Offbeat's half of the examples for users of other frameworks, in the simulator and on a server."""
 
 import re
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
-import torch
 
-from offbeat.client import run_client
 from offbeat.config import experiment_file, server_file
 from offbeat.runs.run_all import run_all
-from offbeat.worlds.serve import build_coordinator
 from tests.examples.both_worlds import function
-from tests.service.conftest import running
+from tests.examples.migrate.served import EXAMPLE, ROOT, served
 
-ROOT = Path(__file__).parents[3]
-EXAMPLE = ROOT / "examples" / "migrate"
 PAGES = sorted(ROOT.glob("docs/how-to/from-*.md"))
 
 
@@ -28,23 +21,7 @@ def test_the_simulation_learns(algorithm, tmp_path, quiet):
 
 
 def test_the_clients_of_a_server_learn(tmp_path):
-    file = server_file.load(EXAMPLE / "server.toml")
-    coordinator, layout = build_coordinator(file)
-    clients, versions = file.service.clients, file.stop.versions
-    settings = {"plan": file.local.plan(), "model": coordinator.algorithm.model.clone(), "layout": layout}
-    make = function(EXAMPLE / "client.py", "make_client")
-    with running(
-        tmp_path / "server", file.build_algorithm, clients=clients, stop_versions=versions, **settings
-    ) as server, ThreadPoolExecutor(clients) as pool:  # fmt: skip
-
-        def join(number):
-            return run_client(server.url, make, tmp_path / str(number), enrolment_token=server.enrolment_token)
-
-        assert list(pool.map(join, range(clients))) == [versions] * clients
-        end = server.service.engine.coordinator.algorithm.model
-    net = function(EXAMPLE / "digits.py", "Net")()
-    torch.nn.utils.vector_to_parameters(end, net.parameters())
-    assert function(EXAMPLE / "digits.py", "accuracy")(net) > 0.8
+    assert float(served(tmp_path).rpartition(" ")[2]) > 0.8
 
 
 def test_both_worlds_have_the_plan_of_the_sites_own_training():
