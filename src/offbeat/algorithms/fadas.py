@@ -41,6 +41,7 @@ class FADAS(Algorithm):
     """
 
     name = "fadas"
+    grows = True
 
     buffer_size: Count = 10
     server_lr: Positive = 0.01

@@ -35,6 +35,7 @@ class FedAsync(Algorithm):
     """
 
     name = "fedasync"
+    grows = True
     payload = "params"
 
     mixing_alpha: Share = 0.6

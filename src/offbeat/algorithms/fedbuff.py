@@ -41,6 +41,7 @@ class FedBuff(Algorithm):
     """
 
     name = "fedbuff"
+    grows = True
 
     buffer_size: Count = 10
     server_lr: Positive = 1.0

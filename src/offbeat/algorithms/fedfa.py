@@ -73,6 +73,7 @@ class FedFa(Algorithm):
     """
 
     name = "fedfa"
+    grows = True
 
     window: Count = 5
     transmit: Literal["delta", "params"] = "delta"

@@ -52,6 +52,7 @@ class Port(Algorithm):
     """
 
     name = "port"
+    grows = True
     needs_base = True
     weighs_by_examples = True
 

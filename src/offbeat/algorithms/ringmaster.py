@@ -29,6 +29,7 @@ class RingmasterASGD(Algorithm):
     """
 
     name = "ringmaster"
+    grows = True
 
     delay_bound: Count = 10
     server_lr: Positive = 1.0

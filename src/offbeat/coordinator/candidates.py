@@ -47,6 +47,16 @@ class Candidates:
         self._returning: dict[int, list[int]] = {}  # the same, by round
 
     @property
+    def can_grow(self) -> bool:
+        """True if there can be more clients later."""
+        return callable(getattr(self.pool, "grow", None))
+
+    def grow(self, clients: int) -> None:
+        """Add clients, who are not available yet, up to so many in all."""
+        self._available.extend(bytes(clients - len(self._available)))
+        self.pool.grow(clients)
+
+    @property
     def has_rounds(self) -> bool:
         """True if the algorithm has rounds."""
         return self._round is not None

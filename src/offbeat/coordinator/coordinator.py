@@ -25,7 +25,7 @@ _NOT_RECORDED = frozenset({"client", "version", "plan"})  # parts of an update t
 _REPLAYED_AS_NAMED = frozenset(
     (
         *("present", "absent", "note_speed", "offer", "receive", "renew", "drop", "lapse", "tick", "weigh_clients"),
-        *("limit_participation", "finish", "forget", "free_slot", "note_steps"),
+        *("limit_participation", "finish", "forget", "free_slot", "note_steps", "grow"),
     )
 )
 
@@ -155,6 +155,28 @@ class Coordinator:
         self.waits_for_examples = False
         self._candidates.begin()
         self._note("weigh_clients", now=now, examples=list(examples))
+
+    def grow(self, now: float, clients: int) -> None:
+        """Let the run have so many clients N, more than before.
+
+        Raises:
+            ValueError: There are not more, or something depends on N: the algorithm, its selection, or privacy.
+        """
+        check_count("clients", clients)
+        if clients <= self.clients:
+            raise ValueError(f"the run has {self.clients} clients: there can only be more")
+        if self.participation is not None:
+            raise ValueError("a private run cannot have more clients: their number N is in its terms")
+        if not self._candidates.can_grow:
+            raise ValueError(f"{self.algorithm.name} selects clients by a rule that knows N from the start")
+        self.algorithm.grow(clients)
+        self._grow(clients)
+        self._note("grow", now=now, clients=clients)
+
+    def _grow(self, clients: int) -> None:
+        self.clients = clients
+        self.visits.grow(clients)
+        self._candidates.grow(clients)
 
     def needs_steps(self, client: int) -> bool:
         """Return whether the client's steps must be noted before it is available."""
@@ -426,7 +448,12 @@ class Coordinator:
         return {**algorithm, "waits_for_examples": self.waits_for_examples, **self._state.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a saved state; the arguments of the constructor must be the same."""
+        """Resume from a saved state; the arguments of the constructor must be the same.
+
+        Only N may have grown since.
+        """
+        if (clients := state["algorithm.clients"]) > self.clients:
+            self._grow(clients)
         self.waits_for_examples = state["waits_for_examples"]
         self.algorithm.load_state_dict(under("algorithm", state))
         self._state.load_state_dict(state)

@@ -73,6 +73,10 @@ class UniformPool:
     def __iter__(self) -> Iterator[int]:
         return iter(self._inside)
 
+    def grow(self, clients: int) -> None:
+        """Know clients outside the pool, up to so many in all."""
+        self._place.extend([_OUTSIDE] * (clients - len(self._place)))
+
     def add(self, client: int) -> None:
         """Put a client in; nothing happens if it is in."""
         if self._place[client] == _OUTSIDE:

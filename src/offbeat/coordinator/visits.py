@@ -69,6 +69,14 @@ class VisitTable:
         self._counted_receipt = array("q", [_NONE]) * clients
         self.held_slots: dict[int, None] = {}
 
+    def grow(self, clients: int) -> None:
+        """Add clients without visits, up to so many in all."""
+        more = clients - len(self._visit)
+        self._state.extend([VisitState.NEW] * more)
+        for name in _COLUMNS:
+            if name != "state":
+                getattr(self, f"_{name}").extend([_NONE] * more)
+
     def latest(self, client: int) -> int:
         """Return the number of the client's latest visit, −1 if it never had one."""
         return self._visit[client]

@@ -11,7 +11,7 @@ _BY_STATUS = {
     404: "no-such-version no-such-visit no-such-evaluation no-such-client no-such-token no-such-run not-found",
     405: "method-not-allowed",
     408: "too-slow",
-    409: "wrong-offset other-upload stale-share full cannot-extend run-exists",
+    409: "wrong-offset other-upload stale-share full cannot-extend cannot-grow run-exists",
     411: "length-required",
     413: "too-large",
     416: "wrong-range",

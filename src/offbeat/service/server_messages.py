@@ -70,6 +70,12 @@ class Extension(Request):
     versions: Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 
 
+class Growth(Request):
+    """The number of clients N of the run."""
+
+    clients: Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
+
+
 class Paused(Answer):
     """The state of the run after a pause or its end."""
 

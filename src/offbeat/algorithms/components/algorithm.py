@@ -150,6 +150,17 @@ class Algorithm(Hooks[Schedule_co]):
         """True if every update counts, however late: ``wants`` is always true."""
         return self.schedule.wants_all
 
+    def grow(self, clients: int) -> None:
+        """Let the run have so many clients N, more than before.
+
+        Raises:
+            ValueError: The algorithm does not allow it: see ``grows``.
+        """
+        if not self.grows or self.averages_all_clients:
+            raise ValueError(f"{self.name} cannot have more clients in a run: its steps depend on their number N")
+        self.schedule.grow(clients)
+        self._clients = clients
+
     @property
     def weighs_all_clients(self) -> bool:
         """True if the average is over all N clients, by the data weights given to start."""

@@ -30,6 +30,7 @@ class Hooks(Generic[Schedule_co]):
             becomes Δ_i / P − (the sum that they added), P the sum of their step sizes, once the update has counted;
             with a proximal term mu in the plan, mu Δ_i − (the sum that they added).
         averages_old_updates: A version averages updates of old and new versions, so a plan may not have ``lr_decay``.
+        grows: A run may get more clients while it goes on, since nothing depends on their number N.
         selection: How the coordinator picks the next client: a name, or a function that makes a pool from N and a seed.
         measures: It plans by clients' measured speeds, so no client may be refused before it counted; ``note_speed``
             is called for each client that can tell its speed before its first visit. A private run sets it to False.
@@ -48,6 +49,7 @@ class Hooks(Generic[Schedule_co]):
     weighs_by_examples: bool = False
     corrects_gradients: ClassVar[bool] = False
     averages_old_updates: ClassVar[bool] = False
+    grows: ClassVar[bool] = False
     selection: ClassVar[Any] = "uniform"
     measures: bool = False
     pooled: ClassVar[bool] = False

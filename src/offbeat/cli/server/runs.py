@@ -90,6 +90,18 @@ def extend(server: ServerPlace, run: str, versions: int) -> None:
     click.echo(f"{run}: ends at version {end}")
 
 
+@runs.command(epilog="\b\nExample:\n  offbeat server runs grow runs/server retina 80")
+@SERVER
+@_RUN
+@click.argument("clients", metavar="CLIENTS", type=click.IntRange(min=1))
+def grow(server: ServerPlace, run: str, clients: int) -> None:
+    """Let RUN have CLIENTS clients, more than before."""
+    from offbeat.service.server import admin, host_admin
+
+    number = admin.grow(host_admin.folder_of(server.folder, run), clients)
+    click.echo(f"{run}: {number} clients")
+
+
 @runs.command(epilog="\b\nExample:\n  offbeat server runs end runs/server retina")
 @SERVER
 @_RUN

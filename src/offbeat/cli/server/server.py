@@ -162,6 +162,19 @@ def extend(server: ServerPlace, versions: int) -> None:
     click.echo(f"The run ends at version {admin.extend(server.folder, versions)['stop_versions']}")
 
 
+@server.command(epilog="\b\nExample:\n  offbeat server grow runs/service 80")
+@SERVER
+@click.argument("clients", metavar="CLIENTS", type=click.IntRange(min=1))
+def grow(server: ServerPlace, clients: int) -> None:
+    """Let the run have CLIENTS clients, more than before.
+
+    An algorithm that averages over all clients refuses, and so does a private run.
+    """
+    from offbeat.service.server import admin
+
+    click.echo(f"The run has {admin.grow(server.folder, clients)} clients")
+
+
 @server.command(epilog="\b\nExample:\n  offbeat server end runs/service")
 @SERVER
 def end(server: ServerPlace) -> None:

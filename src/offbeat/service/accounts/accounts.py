@@ -180,6 +180,11 @@ class Accounts:
         self._change("enrol", values, "client enrolled", client=client, **facts)
         return client
 
+    def grow(self, clients: int) -> None:
+        """Let so many clients enrol."""
+        self._limit = clients
+        self.examples.grow(clients)
+
     def declare(self, client: int, examples: int) -> None:
         """Record how many examples a client holds, once."""
         if not self._keeps_examples:

@@ -17,6 +17,10 @@ class DeclaredExamples:
         self._clients = clients
         self._max_examples = max_examples
 
+    def grow(self, clients: int) -> None:
+        """Expect so many clients."""
+        self._clients = clients
+
     def of(self, client: int) -> int | None:
         """Return a client's number of examples; None if it has not declared it."""
         return self._sites[client].examples

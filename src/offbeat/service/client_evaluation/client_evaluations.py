@@ -98,6 +98,10 @@ class ClientEvaluations:
         else:
             self.forget(client)
 
+    def grow(self, clients: int) -> None:
+        """Choose among so many clients from now on."""
+        self._clients = clients
+
     def forget(self, client: int) -> None:
         """Ask a client no more."""
         self._heard.pop(client, None)

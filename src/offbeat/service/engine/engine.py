@@ -251,6 +251,16 @@ class Engine:
                 self.coordinator.weigh_clients(self.run.now, examples)
                 await self.try_to_assign()
 
+    async def grow(self, clients: int) -> None:
+        """Let the run have so many clients; ``ValueError`` if it cannot."""
+        async with self.lock:
+            self.coordinator.grow(self.run.now, clients)
+            self.history.norms.grow(clients)
+            self.state.run.clients = clients
+            if self.client_evaluations is not None:
+                self.client_evaluations.grow(clients)
+            await self.try_to_assign()
+
     async def note_speed(self, client: int, step_seconds: float, upload_seconds: float) -> None:
         """Record how fast a client is; do nothing if it has had a visit."""
         async with self.lock:

@@ -78,6 +78,18 @@ class Operations:
             self.engine.client_evaluations.forget(client)
         await self.weigh_clients()
 
+    async def grow(self, clients: int) -> None:
+        """Let the run have more clients; ``cannot-grow``."""
+        self.engine.log_writer.check()
+        if clients != self.engine.coordinator.clients:
+            try:
+                await self.engine.grow(clients)
+            except ValueError as error:
+                raise Refusal("cannot-grow", str(error)) from None
+            self.accounts.grow(clients)
+            self.accounts.audit.add("run grown", clients=clients)
+        await self.engine.log_writer.wait_until_durable()
+
     async def forget(self, client: int) -> Forgotten:
         """Delete what is held of a client; see ``Erasure``."""
         forgotten = await self.erasure.forget(client)

@@ -104,6 +104,8 @@ class Replay:
         update = vector_of(call)
         if isinstance(update, StoredUpdate):
             self.files.add(row.number, update)
+        if row.name == "grow":
+            self.history.norms.grow(self.coordinator.clients)
         if assignment is None:
             return
         client, visit = assignment.client, assignment.visit

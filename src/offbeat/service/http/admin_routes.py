@@ -133,6 +133,12 @@ def _add_run_routes(app: FastAPI, service: Operations) -> None:
         await control.extend(wanted.versions)
         return server_messages.Extended(stop_versions=service.stop_versions, finished=service.engine.run.is_finished)
 
+    @app.post("/v1/admin/grow")
+    async def grow(_: Operator, wanted: server_messages.Growth) -> server_messages.Growth:
+        """Let the run have more clients."""
+        await service.grow(wanted.clients)
+        return server_messages.Growth(clients=service.engine.coordinator.clients)
+
     @app.post("/v1/admin/end")
     async def end(_: Operator) -> server_messages.Extended:
         """End the run at its newest version; it may be extended later."""

@@ -118,6 +118,11 @@ def extend(folder: Path, versions: int) -> dict[str, Any]:
     return ask(folder, "POST", "/v1/admin/extend", {"versions": versions})
 
 
+def grow(folder: Path, clients: int) -> int:
+    """Let a server's run have more clients; return how many."""
+    return ask(folder, "POST", "/v1/admin/grow", {"clients": clients})["clients"]
+
+
 def end(folder: Path) -> dict[str, Any]:
     """End a server's run at its newest version; return the answer."""
     return ask(folder, "POST", "/v1/admin/end")

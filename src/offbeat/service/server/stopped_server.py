@@ -77,7 +77,7 @@ def progress(state: ServerState, now: float, version: int) -> dict[str, Any]:
         **({"finished": True} if version >= end else {}),
         "paused": state.run.is_paused,
         "enrolled": len(state.registry.sites),
-        "clients": config.get("service", {}).get("clients"),
+        "clients": state.run.clients or config.get("service", {}).get("clients"),
         "assigned": total.visits,
         "counted": total.counted,
         "unused": total.refused,

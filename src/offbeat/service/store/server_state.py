@@ -25,6 +25,7 @@ class RunState:
         extended_to: The version at which the run ends if an admin has extended it; else 0.
         ended_at: The version at which an operator has ended the run, or to which it was extended then; None if nobody
             has ended it.
+        clients: Number of clients N if it has grown since the run began; else None.
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
@@ -33,6 +34,7 @@ class RunState:
         self.is_paused = False
         self.extended_to = 0
         self.ended_at: int | None = None
+        self.clients: int | None = None
         if state is not None:
             self.__dict__.update(state)
 
@@ -105,6 +107,8 @@ class ServerState:
         match row.owner:
             case log.COORDINATOR:
                 self.tally.note(row.name, values)
+                if row.name == "grow":
+                    self.run.clients = values["clients"]
             case registry.OWNER:
                 self.registry.apply(row.name, values)
                 if row.name == "forget_client":

@@ -77,9 +77,13 @@ class UsualNorms:
     """
 
     def __init__(self, clients: int, norms: Iterable[tuple[int, float]] = (), usual: float = 0.0) -> None:
-        self._min_clients = min(clients, _MIN_CLIENTS) if clients > 2 else math.inf
+        self.grow(clients)
         self._norms = dict(norms)
         self.usual = usual
+
+    def grow(self, clients: int) -> None:
+        """Take so many clients N into account."""
+        self._min_clients = min(clients, _MIN_CLIENTS) if clients > 2 else math.inf
 
     def add(self, client: int, norm: float) -> None:
         """Record the norm of a counted update, divided by its unit, unless it is 0."""

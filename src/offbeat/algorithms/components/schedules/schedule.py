@@ -59,6 +59,10 @@ class Schedule(Component):
         self._versions: OrderedDict[int, int] = OrderedDict()
         self._lapsed: dict[int, int] = {}
 
+    def grow(self, clients: int) -> None:
+        """Let the run have so many clients, more than before."""
+        self.clients = clients
+
     @property
     def number(self) -> int | None:
         """The number of the open round or period; None if clients may return at any time."""
@@ -155,6 +159,10 @@ class Continuous(Schedule):
     def start(self, run: RunFacts) -> None:
         super().start(run)
         self._places = min(self.concurrency, run.clients)
+
+    def grow(self, clients: int) -> None:
+        super().grow(clients)
+        self._places = min(self.concurrency, clients)
 
     def slots(self) -> int:
         return self._places - self.at_work
