@@ -20,7 +20,7 @@ from offbeat.coordinator import Coordinator
 from offbeat.coordinator.participation_limits import Participation
 from offbeat.service.engine.privacy_status import Budget, PrivacySettings
 from offbeat.service.hosting.admission import Admission
-from offbeat.service.hosting.hosted_run import PreparedRun
+from offbeat.service.hosting.hosted_run import HostedRun, PreparedRun
 from offbeat.service.hosting.hosting import HostListening, HostSettings, host
 from offbeat.service.server_settings import ServerSettings, ServiceSettings
 from tests.service.conftest import LAYOUT, LENGTH, PLAN, Peer
@@ -38,13 +38,16 @@ TOP_K = replace(PLAN, compression=Compression("top_k", (("share", 0.4),)), error
 class Host:
     """A running server of several runs."""
 
-    def __init__(self, listening: HostListening, folder: Path, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, listening: HostListening, folder: Path, loop: asyncio.AbstractEventLoop, stop: asyncio.Event
+    ) -> None:
         self.loop = loop
+        self.stop = stop
         self.url = listening.url
         self.folder = folder
         self.service = listening.service
         self._peers: list[Peer] = []
-        self.admin = self.peer((folder / "admin-token").read_text().strip())
+        self.admin = self.peer(self.token_in_folder("admin"))
 
     def peer(self, token: str | None, run: str = "") -> Peer:
         """Return a sender of requests to the server, or to one of its runs."""
@@ -65,6 +68,13 @@ class Host:
         answer = self.peer(token).http.post("/v1/enrol", json={"name": name})
         assert answer.status_code == 201, answer.text
         return Site(self, answer.json())
+
+    def token_in_folder(self, kind: str) -> str:
+        return (self.folder / f"{kind}-token").read_text().strip()
+
+    def run(self, name: str) -> HostedRun:
+        """Return a run that answers."""
+        return next(run for run in self.service.runs.at_work() if run.name == name)
 
     def runs(self) -> dict[str, dict[str, Any]]:
         return {run["name"]: run for run in self.admin.http.get("/v1/status").json()["runs"]}
@@ -95,6 +105,10 @@ class Site:
         if run not in self._runs:
             self._runs[run] = self._server.peer(self.token, run)
         return self._runs[run]
+
+    def at_server(self, server: Host) -> "Site":
+        """Return the site as it comes back to a server that was started again."""
+        return Site(server, {"has_runs": True, "client": self.number, "token": self.token})
 
     def find_work(self, wait_seconds: float = 0.0, without: tuple[str, ...] = ()) -> dict[str, Any]:
         body = {"wait_seconds": wait_seconds, "without": list(without)}
@@ -168,7 +182,7 @@ def hosting(folder: Path, **service: Any) -> Generator[Host]:
         if ended.done():
             ended.result()
         found, loop, stop = listening.result(0)
-        server = Host(found, folder, loop)
+        server = Host(found, folder, loop, stop)
         try:
             yield server
         finally:

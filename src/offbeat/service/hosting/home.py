@@ -1,5 +1,6 @@
 """The part of a server of several runs that all runs have in common."""
 
+import asyncio
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable
@@ -52,11 +53,17 @@ class Home:
 
     def enrol(self, token: str | None, enrolment: Enrolment) -> Enrolled:
         """Enrol a site, which gets the labels of its enrolment token."""
+        before = len(self.accounts)
         site, client_token, seconds = self.accounts.enrol(token, enrolment.name, enrolment.token)
         labels = self.state.token_labels.get(token_hash(token or ""), frozenset())
-        if labels and site not in self.state.labels:
+        # A site that asks again may do so with any token for enrolment, also with one that has ended.
+        if labels and site >= before:
             self.label(site, labels)  # in one append with the site itself
         return Enrolled(client=site, token=client_token, expires_seconds=seconds, has_runs=True)
+
+    async def keep_reserve(self) -> None:
+        """Keep some of the disk back; where it was full, take in new things again."""
+        await asyncio.to_thread(self.disk.keep_reserve, _RESERVE_BYTES)
 
     def create(self, run: str, text: str) -> None:
         """Note a new run, of this file; ``run-exists``."""
@@ -110,9 +117,10 @@ async def opened_home(
         state = HomeState()
         term = Term(store.log, secrets.token_hex(8))
         await lead_at_once(store.log, term, state)
-        store.disk.keep_reserve(_RESERVE_BYTES)
         log_writer = LogWriter(term, store.disk, failed)
         try:
-            yield Home(store, state, log_writer, token_seconds)
+            home = Home(store, state, log_writer, token_seconds)
+            await home.keep_reserve()
+            yield home
         finally:
             await log_writer.close()

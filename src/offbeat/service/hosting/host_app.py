@@ -76,14 +76,17 @@ class HostApp:
         await response(scope, receive, send)
 
     async def _of_run(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:
-        runs = self._service.runs
-        # Before anything tells whether the run is there, and before it is opened.
-        run = await runs.get(name) if runs.is_open(name) else None
-        if run is None:
-            self._service.accounts.check_any(bearer_token(scope), may_have_ended=False)
-        else:
-            run.accounts.check_any(bearer_token(scope), may_have_ended=scope["path"] == "/v1/enrol")
-        run = run or await runs.get(name)
+        runs, token = self._service.runs, bearer_token(scope)
+        if not runs.is_open(name):  # before anything tells whether the run is there, and before it is opened
+            try:
+                self._service.check_may_open(name, token)
+            except Refusal as refusal:
+                if refusal.kind != "unknown-token" or runs.problem_of(name) is None:
+                    raise  # else it may be a token of the run, which only the open run knows
+        run = await runs.get(name)
+        run.accounts.check_any(token, may_have_ended=scope["path"] == "/v1/enrol")
         run.take_request()
         with run.used():
             await run.service.app(scope, receive, send)
+        if scope["method"] == "POST" and scope["path"].startswith("/v1/admin/"):
+            runs.note_change()  # it may have been extended or resumed

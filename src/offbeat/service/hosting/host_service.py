@@ -7,6 +7,7 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.service.hosting.home import Home
 from offbeat.service.hosting.host_messages import HostStatus, ListedRun, ListedSite, SitePage
+from offbeat.service.hosting.hosted_accounts import no_such_run
 from offbeat.service.hosting.runs import Runs
 from offbeat.service.hosting.site_erasure import SiteErasure
 from offbeat.service.hosting.work_search import WorkSearch
@@ -42,6 +43,16 @@ class HostService:
             raise Refusal("stopping", "the server is being stopped: try again later", {"Retry-After": "5"})
         return self.accounts.check_hash(token, "client")
 
+    def check_may_open(self, run: str, token: str | None) -> None:
+        """Refuse a token for which no run is opened.
+
+        It is opened for a role's token, and for that of a site of the run.
+        """
+        self.accounts.check_any(token, may_have_ended=False)
+        kind, site = self.accounts.holder_of(token or "")
+        if kind == "enrolment" or (site is not None and run not in self.home.state.admitted.get(site, ())):
+            raise no_such_run(run)
+
     async def confirm(self) -> None:
         """Wait until a denial holds after a kill, too."""
         await self.home.log_writer.wait_until_durable()
@@ -58,10 +69,15 @@ class HostService:
         """Revoke a site's tokens, and free its slots in all runs."""
         self.accounts.revoke(site)
         await self.home.log_writer.wait_until_durable()
-        names = self.home.state.admitted.get(site, set())
+        names, problem = self.home.state.admitted.get(site, set()), None
         for run in list(self.runs.at_work()):
-            if run.name in names:
-                await run.revoke(site)
+            try:
+                if run.name in names:
+                    await run.revoke(site)
+            except Refusal as refusal:  # of a run whose disk is full; the others go first
+                problem = refusal
+        if problem is not None:
+            raise problem
 
     def status(self) -> HostStatus:
         """Return the state of all runs."""

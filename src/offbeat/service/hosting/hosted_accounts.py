@@ -73,12 +73,13 @@ class HostedAccounts(Accounts):
         return None if account is None else account.client
 
     @property
-    def has_own_clients(self) -> bool:
-        """Return whether some clients have tokens that the server does not know.
-
-        They have enrolled with the run itself.
-        """
-        return any(not site.token.startswith(HOSTED) for site in self.sites.values())
+    def has_own_tokens(self) -> bool:
+        """Return whether the run has valid tokens that the server does not know."""
+        now = self._clock()
+        return any(
+            not hashed.startswith(HOSTED) and account.state(now) == "valid"
+            for hashed, account in self._registry.accounts.items()
+        )
 
     @property
     def is_full(self) -> bool:

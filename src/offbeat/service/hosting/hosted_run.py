@@ -1,16 +1,14 @@
 """One run of a server of several runs, from its opening to its end."""
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from offbeat_core.errors import OffbeatError
 from offbeat_core.serving.connections import Connections
-from offbeat_core.serving.console_log import event, run_at_work
+from offbeat_core.serving.console_log import run_at_work
 from offbeat_private.accounting import spending
 
 from offbeat.coordinator import Coordinator
@@ -53,24 +51,30 @@ class HostedRun:
         connections: The server's.
         url: The server's, for people.
         spent_elsewhere: Returns what a client, by its identity, has spent in the server's other runs.
+        failed: Called with the name and the error when the run has failed after its opening, and is closed.
 
     Attributes:
-        problem: Why the run has failed; None if it has not.
         last_used: When the last request came, in monotonic seconds.
         under_way: How many requests are.
     """
 
     def __init__(
-        self, name: str, home: Home, connections: Connections, url: str, spent_elsewhere: Callable[[str], float]
+        self,
+        name: str,
+        home: Home,
+        connections: Connections,
+        url: str,
+        spent_elsewhere: Callable[[str], float],
+        failed: Callable[[str, BaseException], None],
     ) -> None:
         self.name = name
-        self.problem: str | None = None
         self.last_used = time.monotonic()
         self.under_way = 0
         self._home = home
         self._connections = connections
         self._url = f"{url}/runs/{name}"
         self._spent_elsewhere = spent_elsewhere
+        self._failed = failed
         self._end = CommonEnd()
         self._run: RunService | None = None
         self._admission = Admission()
@@ -93,6 +97,14 @@ class HostedRun:
     def is_over(self) -> bool:
         """Return whether the run has come to its end."""
         return self._run is not None and self._run.service.engine.run.is_finished
+
+    @property
+    def may_rest(self) -> bool:
+        """Return whether the run is over, and need not be open.
+
+        Tokens of its own are known only while it is.
+        """
+        return self.is_over and not self.accounts.has_own_tokens
 
     @property
     def accounts(self) -> HostedAccounts:
@@ -124,12 +136,22 @@ class HostedRun:
         if (client := accounts.client_of(site)) is not None:
             return client
         admits = self._admission.admits(sites[site].name, self._home.state.labels.get(site, frozenset()))
-        if not admits or accounts.is_full or self.is_over:
+        if not admits or accounts.is_full or self.is_over or self._is_revoked(site):
             return None
         self._home.admit(site, self.name)
         # First, so that a revocation of the site reaches the run whatever is killed.
         await self._home.log_writer.wait_until_durable()
-        return self.accounts.admit(site, sites[site].name)
+        return None if self._is_revoked(site) else self.accounts.admit(site, sites[site].name)
+
+    def _is_revoked(self, site: int) -> bool:
+        return self._home.accounts.sites[site].revoked is not None
+
+    async def give_up(self, site: int) -> None:
+        """Free the slot of a site's open visit, if there is one."""
+        client, engine = self.accounts.client_of(site), self.service.service.engine
+        visit = None if client is None else engine.coordinator.visits.assignment(client)
+        if visit is not None:
+            await engine.give_up(visit.client, visit.visit)
 
     async def revoke(self, site: int) -> None:
         """Free the slot of a site that is revoked at the server."""
@@ -168,10 +190,7 @@ class HostedRun:
             if not opening.done():
                 opening.set_exception(error)
                 return
-            self.problem = str(error) if isinstance(error, OffbeatError) else f"{type(error).__name__}: {error}"
-            event("run_failed", logging.ERROR, problem=self.problem)
-        finally:
-            self._run = None
+            self._failed(self.name, error)
 
     async def _serve(self, prepared: PreparedRun, opening: "asyncio.Future[None]") -> None:
         settings, folder, end = self._with_budget(prepared.settings), prepared.settings.folder, self._end
@@ -184,7 +203,6 @@ class HostedRun:
                     if (most := prepared.requests_a_second) is not None:
                         self._rate = RequestRate(most, max(int(2 * most), 1))
                     self._run = RunService(settings, service, checkpoints, self._connections, self._url)
-                    await self._forget_revoked()
                     self._run.start(end)
                     opening.set_result(None)
                     try:
@@ -197,11 +215,12 @@ class HostedRun:
             finally:
                 await engine.close()
 
-    async def _forget_revoked(self) -> None:
+    async def forget_revoked(self) -> None:
         """Revoke the sites that were revoked while the run was not open."""
-        for site, runs in self._home.state.admitted.items():
-            if self.name in runs and self._home.accounts.sites[site].revoked is not None:
-                await self.revoke(site)
+        for site, runs in list(self._home.state.admitted.items()):
+            if self.name in runs and self._is_revoked(site):
+                with suppress(Refusal):  # on a full disk the visit's lease lapses
+                    await self.revoke(site)
 
     def take_request(self) -> None:
         """Take a request out of the run's quota; ``too-many-requests``."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 from offbeat_core.messages import Work
 
@@ -29,26 +30,57 @@ class WorkSearch:
 
         The visit is open then, and the site's next check-in there gets it.
         """
+        had_visit: dict[HostedRun, bool] = {}
+        found: HostedRun | None = None
+        try:
+            found = await self._search(site, asked, without, had_visit)
+            client = None if found is None else found.accounts.client_of(site)
+        finally:
+            await self._leave(site, [run for run, had in had_visit.items() if run is not found and not had])
+        if found is None:
+            return Work(run=None, client=None, finished=self._is_finished(site))
+        self._last[site] = found.name
+        return Work(run=found.name, client=client, finished=False)
+
+    async def _search(
+        self, site: int, asked: CheckIn, without: Sequence[str], had_visit: dict[HostedRun, bool]
+    ) -> HostedRun | None:
+        """Return the run with work; None if there is none.
+
+        ``had_visit`` gets whether the site had a visit in each run before.
+        """
         end = asyncio.get_running_loop().time() + asked.wait_seconds
-        while True:
+        while not self._runs.is_stopping:
             changed = self._runs.changed
             turns: dict[Turn, HostedRun] = {}
             try:
                 for run in await self._admitting(site, without):
+                    had_visit.setdefault(run, self._is_visiting(run, site))
+                    if any(turn.done() for turn in turns):
+                        break  # there is work already
                     found = await self._ask(run, asked)
                     if isinstance(found, asyncio.Future):
                         turns[found] = run
                     elif found:
-                        return await self._work(site, run)
+                        return run
                 if self._is_finished(site):
-                    return Work(run=None, client=None, finished=True)
+                    break
                 if (run := await self._wait(turns, asked, changed, end)) is not None:
-                    return await self._work(site, run)
+                    return run
             finally:
                 for turn in turns:
                     turn.cancel()
             if asyncio.get_running_loop().time() >= end or not changed.is_set():
-                return Work(run=None, client=None, finished=self._is_finished(site))
+                break
+        return None
+
+    async def _leave(self, site: int, runs: Sequence[HostedRun]) -> None:
+        """Give up the visits that the site does not learn of."""
+        await asyncio.sleep(0)  # until the cancelled turns have left their runs
+        for run in runs:
+            with suppress(Refusal):
+                if self._is_visiting(run, site):
+                    await run.give_up(site)
 
     async def _admitting(self, site: int, without: Sequence[str]) -> list[HostedRun]:
         """Return the site's runs in the order in which they are asked."""
@@ -68,14 +100,14 @@ class WorkSearch:
 
     @staticmethod
     def _is_visiting(run: HostedRun, site: int) -> bool:
-        client = run.accounts.client_of(site)
+        client = run.accounts.client_of(site) if run.is_ready else None
         return client is not None and run.service.service.engine.coordinator.visits.has_slot(client)
 
     async def _ask(self, run: HostedRun, asked: CheckIn, *, has_waited: bool = False) -> bool | Turn:
         """Return whether the run has something for the site to do, or its turn."""
-        if run.service.service.engine.shares is not None:
-            return False  # masked updates need the helper's terms: such a client joins the run itself
         try:
+            if run.service.service.engine.shares is not None:
+                return False  # masked updates need the helper's terms: such a client joins the run itself
             found = await run.service.leader.begin(asked, has_waited=has_waited)
         except Refusal as refusal:
             return refusal.status < _SERVER_PROBLEM  # the site asks there, and learns why
@@ -95,16 +127,12 @@ class WorkSearch:
             while (left := end - asyncio.get_running_loop().time()) > 0 and not other.done():
                 await asyncio.wait([*turns, other], timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 for turn in [turn for turn in turns if turn.done()]:
-                    run = turns.pop(turn)
-                    if await self._ask(run, asked, has_waited=True) is True:
-                        return run
+                    if await self._ask(turns[turn], asked, has_waited=True) is True:
+                        return turns[turn]
+                    del turns[turn]
             return None
         finally:
             other.cancel()
-
-    async def _work(self, site: int, run: HostedRun) -> Work:
-        self._last[site] = run.name
-        return Work(run=run.name, client=run.accounts.client_of(site), finished=False)
 
     def _is_finished(self, site: int) -> bool:
         """Return whether the site has taken part in runs, and all of them are over."""
