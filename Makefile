@@ -96,8 +96,8 @@ coverage: .venv/installed-dev ## run all tests and print the lines that none of 
 kills: .venv/installed-dev ## kill a run and a sweep at 20 random moments, resume them, compare (CI kills twice)
 	OFFBEAT_KILLS=20 $(BIN)/pytest -v tests/e2e/test_resume.py tests/e2e/test_sweep_kills.py
 
-torture: .venv/installed-dev ## kill server and clients, 200 times each of six runs, on good lines and bad ones, then server, helper and clients of five private runs, 200 times each (CI: 3, and 1 each; takes two hours)
-	OFFBEAT_SERVER_KILLS=200 $(BIN)/pytest -v tests/e2e/test_service_kills.py tests/e2e/test_service_bad_lines.py
+torture: .venv/installed-dev ## kill server and clients, 200 times each of six runs, on good lines and bad ones, and of two on one server, then server, helper and clients of five private runs, 200 times each (CI: 3, and 1 each; takes two hours)
+	OFFBEAT_SERVER_KILLS=200 $(BIN)/pytest -v tests/e2e/test_service_kills.py tests/e2e/test_service_bad_lines.py tests/e2e/test_several_runs.py
 	OFFBEAT_PRIVATE_KILLS=200 $(BIN)/pytest -v tests/e2e/test_private_service.py
 
 simulate-cluster: .venv/installed-dev ## play schedules of a simulated cluster for ten minutes, from a new seed each time (CI: 8 seconds, from seed 0)

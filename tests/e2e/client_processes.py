@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 from offbeat_core.files import read_json
@@ -51,7 +52,27 @@ class ClientProcess:
     @property
     def number(self) -> int | None:
         """Its number at the server, if it knows it."""
-        identity = read_json(self._folder / "identity.json", dict)
+        return self.notes().number
+
+    def notes(self, run: str | None = None) -> "Notes":
+        """Return its notes, or those of one of several runs."""
+        if run is None:
+            return Notes(self._folder, self.said)
+        turns = re.split(r"^serving run (\S+)$", self.said, flags=re.MULTILINE)
+        said = [text for name, text in zip(turns[1::2], turns[2::2], strict=True) if name == run]
+        return Notes(self._folder / "runs" / run, "".join(said))
+
+
+@dataclass(frozen=True)
+class Notes:
+    """The folder of a client in a run, and what it has said there."""
+
+    folder: Path
+    said: str
+
+    @property
+    def number(self) -> int | None:
+        identity = read_json(self.folder / "identity.json", dict)
         return None if identity is None else identity["client"]
 
     def receipts(self) -> dict[int, bool]:
@@ -61,9 +82,9 @@ class ClientProcess:
 
     def last(self) -> int | None:
         """Return the version that its last counted update was made from, as far as it knows."""
-        return (read_json(self._folder / "kept.json", dict) or {}).get("since")
+        return (read_json(self.folder / "kept.json", dict) or {}).get("since")
 
     def memory(self) -> Tensor | None:
         """Return what it remembers of that."""
-        name = (read_json(self._folder / "kept.json", dict) or {}).get("memory")
-        return None if name is None else load_file(self._folder / name)["memory"]
+        name = (read_json(self.folder / "kept.json", dict) or {}).get("memory")
+        return None if name is None else load_file(self.folder / name)["memory"]

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from tests.e2e.client_processes import ClientProcess
+from tests.e2e.client_processes import Notes
 from tests.e2e.flaky_proxy import FlakyProxy
 from tests.e2e.killing import VICTIMS, World
 from tests.e2e.launcher_program import trained
@@ -70,7 +70,7 @@ def test_whoever_dies_and_whatever_the_line_does_each_update_counts_once(
     assert proxy.witness.reads.problems == []
     undisturbed.check_reads(proxy.witness.reads.digests)
     for client in world.clients:
-        check_client(client, undisturbed)
+        check_notes(client.notes(), undisturbed)
     check_troubles(proxy, is_large=length == LARGE_LENGTH)
     told = proxy.witness.told.values()
     say(
@@ -88,7 +88,7 @@ def encoded(vector: Tensor) -> bytes:
     return save({"update": vector})
 
 
-def check_client(client: ClientProcess, undisturbed: Undisturbed) -> None:
+def check_notes(client: Notes, undisturbed: Undisturbed) -> None:
     """Check that what a client has noted is what the log says."""
     number = client.number
     assert number is not None

@@ -16,7 +16,7 @@ from offbeat_client.http.connection import Backoff, Connection
 from offbeat_client.visit import Fit, Visit
 from offbeat_core.errors import OffbeatError
 from offbeat_core.files import read_json
-from offbeat_core.http.service_errors import ServiceError
+from offbeat_core.http.service_errors import ServiceError, UnreachableError
 
 from tests.offbeat_client.conftest import KilledError
 from tests.offbeat_client.helper_facts import private_folder
@@ -210,6 +210,35 @@ def test_a_run_that_does_not_answer_leaves_the_others_for_some_time(
         wire.faults.clear()
         assert joined.result(30) == 6
     assert len(trained) == 6
+
+
+def test_an_unreachable_server_is_asked_as_often_as_the_backoff_says(
+    runs: Callable[..., None], join: Join, wire: Wire
+) -> None:
+    runs(a={}, b={})
+    refused = UnreachableError("connection refused")
+    wire.faults["/runs/a/v1/uploads/0"] = refused
+    with pytest.raises(UnreachableError):
+        join(lambda client: lambda *visit: wire.faults.update({"/v1/work": refused}) or fit(*visit))
+    assert [path for _, path in wire.heard][-8:] == ["/runs/a/v1/uploads/0"] * 4 + ["/v1/work"] * 4
+    del wire.faults["/v1/work"]
+    del wire.faults["/runs/a/v1/uploads/0"]
+    assert join() == 6
+
+
+def test_after_an_outage_the_update_goes_on_at_once(runs: Callable[..., None], join: Join, wire: Wire) -> None:
+    def make_client(client: int, run: str) -> Fit:
+        def train(model: Arrays, visit: Visit) -> Any:
+            if run == "b":
+                wire.faults.clear()
+            return fit(model, visit)
+
+        return train
+
+    runs(a={}, b={})
+    wire.faults["/runs/a/v1/uploads/0"] = UnreachableError("connection refused")
+    assert join(make_client, visits=2) == 2
+    assert wire.runs == ["a", "b"]
 
 
 def test_a_site_that_is_revoked_ends(host: Host, runs: Callable[..., None], join: Join) -> None:

@@ -48,6 +48,7 @@ class ServerRuns:
         self._participants: dict[str, Participant] = {}
         self._failures: dict[str, str] = {}
         # An update from before a kill comes first: the server counts on it.
+        self._is_cut_off = False  # from the server, as far as known
         self._retry_at = {path.parent.name: 0.0 for path in sorted(self._folder.glob("*/upload.json"))}
 
     def take_turn(self, *, is_last: bool) -> bool | None:
@@ -55,15 +56,15 @@ class ServerRuns:
 
         ``is_last`` does not matter here: which run is next, the server decides after each update.
         """
-        for name, retry_at in self._retry_at.items():
-            if retry_at <= time.monotonic():
-                del self._retry_at[name]
-                return self._turn(name, None)
-        request = WorkRequest(wait_seconds=WAIT_SECONDS, without=(*self._failures, *self._retry_at))
-        work = self._connection.ask("POST", "/v1/work", Work, request, wait_seconds=WAIT_SECONDS)
-        self.finished = work.finished
+        due = next((name for name, at in self._retry_at.items() if at <= time.monotonic()), None)
+        if due is not None and not self._is_cut_off:
+            del self._retry_at[due]
+            return self._turn(due, None)
+        wait_seconds = WAIT_SECONDS if due is None else 0.0
+        request = WorkRequest(wait_seconds=wait_seconds, without=(*self._failures, *self._retry_at))
+        work = self._connection.ask("POST", "/v1/work", Work, request, wait_seconds=wait_seconds)
+        self._is_cut_off, self.finished = False, work.finished
         if work.run is not None:
-            _log.info("run %s has work", work.run)
             return self._turn(work.run, work.client)
         if not work.finished:
             self.receipts.note_idle("no work now; the client keeps asking")
@@ -76,6 +77,7 @@ class ServerRuns:
             raise OffbeatError(f"all runs are over; the client has failed in {'; in '.join(self._failures.values())}")
 
     def _turn(self, name: str, client: int | None) -> bool | None:
+        _log.info("serving run %s", name)
         try:
             participant = self._participants.get(name)
             if participant is None:
@@ -84,7 +86,11 @@ class ServerRuns:
             return participant.take_turn(is_last=True)
         except OffbeatError as error:
             problem = f"{self._connection.url}/runs/{name}: {error}"
-            if isinstance(error, UnreachableError) or (isinstance(error, ServiceError) and error.may_pass):
+            if isinstance(error, UnreachableError):  # the server ends the wait, not the run
+                self._is_cut_off, self._retry_at[name] = True, 0.0
+                _log.warning("%s", problem)
+                return None
+            if isinstance(error, ServiceError) and error.may_pass:
                 self._retry_at[name] = time.monotonic() + _RETRY_SECONDS
                 _log.warning("%s; the client asks there again in %g seconds", problem, _RETRY_SECONDS)
                 return None
