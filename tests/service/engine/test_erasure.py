@@ -1,19 +1,25 @@
 """Deletion of what a server holds of a client."""
 
+import asyncio
 import json
 import shutil
+from contextlib import closing
 
 import pytest
 import torch
 
 from offbeat.algorithms import FedBuff
+from offbeat.coordinator import Coordinator
 from offbeat.service.audit.verification import entries, verify
 from offbeat.service.engine import erasure
 from offbeat.service.engine.erasure import Erasure
+from offbeat.service.engine.replay import Replay
+from offbeat.service.log.term import Term
 from offbeat.service.server import stopped_server
+from offbeat.service.store.store import Store
 from tests.postgres import postgres as postgres
 from tests.postgres import store as store
-from tests.service.conftest import LENGTH, body_of, running
+from tests.service.conftest import LAYOUT, LENGTH, PLAN, body_of, running
 
 ONES = torch.ones(LENGTH)
 NAME, OTHER = "St. Würzburg-7781", "Clinic Before 5512"
@@ -229,3 +235,47 @@ def test_no_server_of_a_shared_log_holds_the_client_after_it(tmp_path, store):
         held = everything(blobs) if blobs.exists() else b""
         held += everything(tmp_path / "one")
         assert not any(text in held for name in (NAME, OTHER) for text in spelled(name))
+
+
+class Standby:
+    """A server's state that follows a shared log, as on a server that stands by."""
+
+    def __init__(self, folder, shared):
+        self._store = Store(folder, shared=shared)
+        coordinator = Coordinator(fedbuff(4), torch.zeros(LENGTH), clients=5, local=PLAN, seed=7)
+        self.replay = Replay(self._store, coordinator, LAYOUT)
+        self._term = Term(self._store.log, "standby", self.replay.number, self.replay.epoch)
+
+    def follow(self):
+        async def apply_rows():
+            async for row in self._term.follow():
+                self.replay.apply(row)
+
+        asyncio.run(apply_rows())
+
+    def close(self):
+        self._store.close()
+
+
+def test_a_server_that_stands_by_comes_to_the_same_model_and_keeps_nothing_of_the_client(tmp_path, store):
+    name = "Ward Nine 9914"
+    with running(tmp_path / "one", lambda: fedbuff(4), store=store) as server:
+        gone, *others = server.enrol(name=name), server.enrol(), server.enrol(), server.enrol()
+        gone.send(gone.check_in(), 9.0 * ONES)
+        server.checkpoint()
+        with closing(Standby(tmp_path / "two", store)) as standby:
+            assert name.encode() in everything(tmp_path / "two")
+            others[0].send(others[0].check_in(), 2.0 * ONES)
+            gone.send(gone.check_in(), 11.0 * ONES)
+            standby.follow()
+            assert forget(server, 0)["updates"] == 1  # the checkpoint has added the other one to the sum
+            standby.follow()
+            assert name.encode() not in everything(tmp_path / "two")
+            for peer in others:
+                peer.send(peer.check_in(), 3.0 * ONES)
+            server.checkpoint()
+            standby.follow()
+            one, two = server.service.engine.coordinator.algorithm, standby.replay.coordinator.algorithm
+            assert (one.version, one.buffer.count) == (two.version, two.buffer.count)
+            assert torch.equal(one.model, two.model)
+            assert torch.equal(one.model, -(9 + 2 + 3 + 3) / 4 * ONES)

@@ -236,6 +236,9 @@ def _not_sealed() -> ValueError:
     return ValueError("this buffer is not sealed: it has nothing to reveal")
 
 
+_NO_TALLIES: Mapping[str, float] = {}
+
+
 class _Addend(NamedTuple):
     """An update in a sum, without its vector."""
 
@@ -270,20 +273,19 @@ class Sum(Aggregate):
         return self._count, self._weight, self._oldest, dict(self._tallies)
 
     def add(self, update: Update, weight: float | Weight) -> None:
-        full_weight = weight if isinstance(weight, Weight) else Weight(weight)
-        self._add_vector(update, full_weight.value)
-        addend = _Addend(update.client, update.version, full_weight.value, full_weight.tallies)
+        factor, tallies = (weight.value, weight.tallies) if isinstance(weight, Weight) else (weight, _NO_TALLIES)
+        self._add_vector(update, factor)
         if self._sum.waiting:
             if not self._later:
                 self._before = self._numbers()
-            self._later.append(addend)
-        self._count_in(addend)
+            self._later.append(_Addend(update.client, update.version, factor, tallies))
+        self._count_in(update.version, factor, tallies)
 
-    def _count_in(self, addend: _Addend) -> None:
-        self._weight += addend.weight
+    def _count_in(self, version: int, weight: float, tallies: Mapping[str, float]) -> None:
+        self._weight += weight
         self._count += 1
-        self._oldest = addend.version if self._oldest is None else min(self._oldest, addend.version)
-        for name, number in addend.tallies.items():
+        self._oldest = version if self._oldest is None else min(self._oldest, version)
+        for name, number in tallies.items():
             self._tallies[name] += number
 
     def forget(self, client: int, most: int) -> list[float]:
@@ -296,8 +298,8 @@ class Sum(Aggregate):
             # Anew, in the order of the arrivals: so each number has the bits that it would have without them.
             self._count, self._weight, self._oldest, self._tallies = self._before
             self._before = self._numbers()
-            for addend in self._later:
-                self._count_in(addend)
+            for _, version, weight, tallies in self._later:
+                self._count_in(version, weight, tallies)
         return [addend.tallies.get("examples", addend.weight) for addend in taken]
 
     def release(self, version: int) -> ClosedBuffer:
