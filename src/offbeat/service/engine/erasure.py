@@ -56,42 +56,43 @@ class Erasure:
         Raises:
             Refusal: ``no-such-client``; or the disk or a store cannot be written now: the rest is deleted later.
         """
-        updates = 0
-        if client not in self._accounts.forgotten:
-            updates = await self._engine.forget(client, partial(self._accounts.forget, client))
-            if self._engine.client_evaluations is not None:
-                self._engine.client_evaluations.forget(client)
-        return await self._erase(client, updates)
+        async with self._one_at_a_time:
+            updates = 0
+            if client not in self._accounts.forgotten:
+                updates = await self._engine.forget(client, partial(self._accounts.forget, client))
+                if self._engine.client_evaluations is not None:
+                    self._engine.client_evaluations.forget(client)
+            if self._accounts.sites[client].forgotten == "done":
+                return Forgotten(client=client, updates=0, deleted=[], stays=[*self._stays(client, 0)])
+            return await self._erase(client, updates)
 
     async def run(self) -> None:
         """Go on with deletions that were begun; never returns."""
         while True:
             for client in sorted(self._accounts.forgotten):
-                if self._accounts.sites[client].forgotten == "begun":
-                    with suppress(Refusal):
-                        await self._erase(client)
+                async with self._one_at_a_time:
+                    if self._accounts.sites[client].forgotten == "begun":
+                        with suppress(Refusal):
+                            await self._erase(client)
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _erase(self, client: int, updates: int = 0) -> Forgotten:
         engine = self._engine
-        async with self._one_at_a_time:
-            if self._accounts.sites[client].forgotten == "done":
-                return Forgotten(client=client, updates=0, deleted=[], stays=[*self._stays(client, 0)])
-            try:
-                await self._checkpoints.write_and_forget()
-                log = engine.log_writer.log
-                rows = await log.redact(f'"client":{client}', partial(_redacted, client))
-                if engine.client_evaluations is not None:
-                    engine.client_evaluations.erase(client, await log.rows_of(client_evaluations.OWNER))
-                uploads = await self._uploads.forget(client)
-                uploads += sum(delete_partial(folder, client) for folder in self._folder.glob("fronts/*/partial"))
-                await engine.log_writer.tidy()
-            except OSError as error:
-                raise engine.disk.refusal(error) from None
-            except LogUnavailableError as error:
-                raise unwritable(str(error)) from None
-            self._accounts.note_forgotten(client)
-            await engine.log_writer.wait_until_durable()
+        try:
+            await self._checkpoints.write_and_forget()
+            log = engine.log_writer.log
+            rows = await log.redact(f'"client":{client}', partial(_redacted, client))
+            if engine.client_evaluations is not None:
+                engine.client_evaluations.erase(client, await log.rows_of(client_evaluations.OWNER))
+            uploads = await self._uploads.forget(client)
+            uploads += sum(delete_partial(folder, client) for folder in self._folder.glob("fronts/*/partial"))
+            await engine.log_writer.tidy()
+        except OSError as error:
+            raise engine.disk.refusal(error) from None
+        except LogUnavailableError as error:
+            raise unwritable(str(error)) from None
+        self._accounts.note_forgotten(client)
+        await engine.log_writer.wait_until_durable()
         deleted = [
             f"Its name, its tokens and all that it has sent are deleted, also in {rows} rows of the log.",
             f"{updates} of its updates had not gone into a version, and will not.",
