@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 import torch
 from offbeat_core.errors import OffbeatError
+from offbeat_private.masks.envelope import parse
 
 from offbeat.coordinator.sealed_sums import SealedSums
 from offbeat.service.engine.server_checkpoint import CheckpointWriter
 from offbeat.service.log.sql_log import SqlLog
 from offbeat.service.masked.helper_protocol import HelperRefusedError
 from tests.offbeat_command import offbeat_output
+from tests.offbeat_private.helper.conftest import CLIENT_KEYS
 from tests.service.conftest import LENGTH
 from tests.service.http_client import until
 from tests.service.masked.conftest import InProcessHelper, enrolled_helper, masked_server
@@ -203,6 +205,24 @@ def test_a_client_that_the_helper_refuses_is_withdrawn(tmp_path):
         helper.is_reachable = False
         with masked_server(tmp_path / "killed", helper) as server:
             assert torch.equal(model_of(server), model)
+
+
+@pytest.mark.parametrize(("kind", "comes_again"), [("epsilon-spent", False), ("wrong-epoch", True)])
+def test_a_client_that_has_spent_its_epsilon_in_earlier_runs_gets_no_more_work(kind, comes_again, server, monkeypatch):
+    key, opened = CLIENT_KEYS[0], server.helper.open
+
+    def refuse(number, records):
+        if any(parse(record).binding.client == key for record in records):
+            raise HelperRefusedError(kind, "drop it", key)
+        return opened(number, records)
+
+    monkeypatch.setattr(server.helper, "open", refuse)
+    spent, *others = server.client(0), server.client(1), server.client(2)
+    for client in (spent, *others):
+        client.give(ONE)
+    until(lambda: server.algorithm.version == 1)
+    assert (spent.check_in() is not None) is comes_again
+    assert others[0].check_in() is not None
 
 
 @pytest.mark.parametrize("kind", ["rolled-back", "wrong-number", "other-batch", "too-many-clients"])
