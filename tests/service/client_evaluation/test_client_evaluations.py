@@ -65,6 +65,25 @@ class TestRound:
             assert 'offbeat_client_metric{metric="accuracy",statistic="mean"} 0.75' in metrics
             assert "offbeat_clients_evaluated 2.0" in metrics
 
+    def test_the_answers_of_a_client_that_is_forgotten_are_deleted_for_good(self, tmp_path: Path) -> None:
+        folder = tmp_path / "server"
+        with serving(folder, requests_a_second=1e6) as served:
+            peers = clients_of(served, 5)
+            make_versions(peers, 2)
+            finish_visits(peers)
+            gone, other = asked(peers)
+            assert answer(peers[gone], 2, 3, accuracy=0.4375).json()["counted"] is True
+            assert answer(peers[other], 2, 1, accuracy=1.0).json()["counted"] is True
+            assert [client["client"] for client in lines(folder)[0]["by_client"]] == [gone, other]
+            assert served.admin.http.delete(f"/v1/clients/{gone}/data").status_code == 200
+            (line,) = lines(folder)
+            assert [client["client"] for client in line["by_client"]] == [other]
+            held = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+            assert b"0.4375" not in held
+        with serving(folder) as served:
+            assert lines(folder) == [line]
+            assert status(served)["evaluated_by_clients"]["metrics"]["accuracy"]["mean"] == 1.0
+
     def test_a_client_at_work_is_asked_after_its_upload(self, tmp_path: Path) -> None:
         with serving(tmp_path / "server", number=3, every=1) as served:
             peers = clients_of(served, 3)
