@@ -108,8 +108,9 @@ LIVE = resources.files(offbeat.web) / "live"
 NAMES = sorted(path.name for path in LIVE.iterdir())
 
 
-def test_the_page_itself_has_nothing_inline_and_names_files_that_exist():
-    page = (LIVE / "index.html").read_text("utf-8")
+@pytest.mark.parametrize("name", ["index.html", "runs.html"])
+def test_the_page_itself_has_nothing_inline_and_names_files_that_exist(name):
+    page = (LIVE / name).read_text("utf-8")
     assert not re.search(r"<style|\son\w+=|\sstyle=|javascript:|<script>", page)
     assert set(re.findall(r'(?:src|href)="live/([\w.]+)"', page)) <= {*NAMES, "uplot.js", "uplot.css"}
     assert not re.search(r"(?:src|href)=\"(?!live/|data:,)", page)

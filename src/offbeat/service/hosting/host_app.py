@@ -45,8 +45,15 @@ def make_host_app(service: HostService, rate: RequestRate, connections: Connecti
     return HostApp(app, service)
 
 
+def _is_of_page(path: str) -> bool:
+    return path == "/" or path.startswith("/live/")
+
+
 class HostApp:
-    """An ASGI application that hands requests below ``/runs/NAME`` to that run."""
+    """An ASGI application that hands requests below ``/runs/NAME`` to that run.
+
+    At ``/`` is the page of all runs.
+    """
 
     def __init__(self, app: ASGIApp, service: HostService) -> None:
         self._app = app
@@ -55,15 +62,17 @@ class HostApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
-        if scope["type"] != "http" or not scope["path"].startswith(_PREFIX):
+        if scope["type"] != "http" or not (_is_of_page(scope["path"]) or scope["path"].startswith(_PREFIX)):
             await self._app(scope, receive, send)
             return
         name, slash, rest = scope["path"][len(_PREFIX) :].partition("/")
         path = f"/{rest}"
         try:
-            if not slash:
-                response: Response = RedirectResponse(f"{_PREFIX}{name}/", 308)
-            elif path == "/" or path.startswith("/live/"):
+            if _is_of_page(scope["path"]):
+                response: Response = self._files.answer(scope["path"][1:].removeprefix("live/") or "runs.html")
+            elif not slash:
+                response = RedirectResponse(f"{_PREFIX}{name}/", 308)
+            elif _is_of_page(path):
                 # The page's files are the same for every name, so that they do not tell which runs there are.
                 response = self._files.answer(rest.removeprefix("live/") or "index.html")
             elif path.startswith(_OF_A_RUN):

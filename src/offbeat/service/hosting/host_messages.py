@@ -36,7 +36,7 @@ class NewLabels(Request):
 class ListedRun(Answer):
     """A run of the server; most values are null while it is not open.
 
-    ``state`` is ``starting``, ``at work``, ``paused``, ``over`` or ``failed``; ``problem`` says why it does not go on.
+    ``state`` is ``starting``, ``at work``, ``paused``, ``over`` or ``failed``; ``problem`` is its first one.
     """
 
     name: str

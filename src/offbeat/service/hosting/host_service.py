@@ -121,13 +121,12 @@ class HostService:
 
 
 def _open_run(run: "HostedRun", created: float) -> ListedRun:
-    service = run.service.service
-    now = service.status()
+    now = run.service.service.status()
     return ListedRun(
         name=run.name,
         created=created,
         state="over" if now.finished else "paused" if now.paused else "at work",
-        problem=service.engine.problem or service.stalled(),
+        problem=next(iter(now.problems), None),
         algorithm=now.algorithm,
         version=now.version,
         stop_versions=now.stop_versions,

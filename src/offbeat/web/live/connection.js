@@ -47,7 +47,7 @@ export class Connection {
     return {name: name ? name[1] : "model.safetensors", blob: await answer.blob()};
   }
 
-  // Asks for the page's data every two seconds, with the query that on.query() adds; calls on.data(data), and
+  // Asks every two seconds for on.path(last), where last is the id of the last answer; calls on.data(data), and
   // on.lost(problem) if there is none: the server's problem, or null if it does not answer. Returns the
   // RefusedError that ends it.
   async follow(on) {
@@ -56,8 +56,8 @@ export class Connection {
       await untilVisible();
       this.isDue = false;
       try {
-        const data = await this.ask("GET", `v1/admin/live?since=${last}${on.query()}`, undefined, PATIENCE);
-        last = data.id;
+        const data = await this.ask("GET", on.path(last), undefined, PATIENCE);
+        last = data.id ?? "";
         on.data(data);
       } catch (error) {
         if (this.ended.signal.aborted) break;

@@ -63,6 +63,15 @@ export function siteName({client, name}) {
   return name || `client ${client}`;
 }
 
+// What needs a person, or a calm line.
+export function showProblems(problems, calm) {
+  const place = byId("problems"), list = place.lastElementChild;
+  place.className = problems.length ? "notice bad" : "notice calm";
+  write(place.firstElementChild, problems.length ? "" : calm);
+  while (list.children.length > problems.length) list.lastElementChild.remove();
+  problems.forEach((problem, row) => write(list.children[row] ?? list.appendChild(element("li")), problem));
+}
+
 // Facts in a line; nested ones are left out.
 export function facts(values) {
   const shown = Object.entries(values).filter(([, value]) => typeof value !== "object" || Array.isArray(value));

@@ -1,7 +1,7 @@
 // The panels that show the newest data.
 
 import {Histogram, LineChart} from "./charts.js";
-import {byId, duration, element, fillRows, fillTexts, plain, siteName, unitOf, write} from "./dom.js";
+import {byId, duration, element, fillRows, fillTexts, plain, showProblems, siteName, unitOf, write} from "./dom.js";
 
 const BARS = 24;
 
@@ -22,7 +22,9 @@ export class Panels {
     this.seconds = seconds;
     this.at = performance.now();
     byId("panels").hidden = false;
-    this.showProblems();
+    const {problems, finished, version, stop_versions: stop} = state.status;
+    const end = `The run has ended.${version >= (stop ?? Infinity) ? " Extend it to continue." : ""}`;
+    showProblems(problems, finished ? end : "Nothing needs attention.");
     this.showTiles();
     this.showStaleness();
     this.showParticipation();
@@ -31,16 +33,6 @@ export class Panels {
     this.showPrivacy();
     if (hasChanged) this.showQuality();
     this.showVersions();
-  }
-
-  showProblems() {
-    const {problems, finished, version, stop_versions: stop} = this.state.status, place = byId("problems");
-    const calm = finished ? `The run has ended.${version >= (stop ?? Infinity) ? " Extend it to continue." : ""}` : "Nothing needs attention.";
-    place.className = problems.length ? "notice bad" : "notice calm";
-    write(place.firstElementChild, problems.length ? "" : calm);
-    const list = place.lastElementChild;
-    while (list.children.length > problems.length) list.lastElementChild.remove();
-    problems.forEach((problem, row) => write(list.children[row] ?? list.appendChild(element("li")), problem));
   }
 
   showTiles() {

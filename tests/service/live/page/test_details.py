@@ -115,8 +115,25 @@ def test_a_run_of_several_has_its_page_below_a_path(page, tmp_path):
         for name in ("night", "day"):
             server.create(name, algorithm="fedbuff", labels=["all"])
         assert server.enrol("ward-1", "all").work() == "night"
+        page.visit(f"{server.url}/#token={server.admin.token}")
+        rows = "return [...document.querySelectorAll('#runs tbody tr')].map(row => row.innerText.split(/\\s+/))"
+        eventually(lambda: [row[:2] for row in page.run(rows)] == [["night", "at"], ["day", "at"]])
+        assert page.texts("#problems li") == []
+        server.create("broken", algorithm="fedavg", labels=["nobody"])
+        eventually(lambda: page.texts("#problems li"))
+        assert page.texts("#problems li")[0].startswith("broken: The run waits for 2 of 2 clients to enrol")
+        assert page.find("#about").text == "3 runs, 1 site"
+        eventually(lambda: page.texts("#sites tbody tr"))
+        assert page.texts("#sites tbody tr") == ["ward-1 all day, night"]
+        for width, dark in ((400, True), (1280, False)):
+            page.look(width, dark)
+            assert page.run("return document.documentElement.scrollWidth") <= width
+            assert page.barriers() == []
+        assert page.console() == []
+        page.requested()
+        page.find("#runs a").click()  # with the server's token
         url = f"{server.url}/runs/night"
-        sign_in(page, url, server.admin.token)
+        eventually(lambda: page.find("#connection").text == "Live")
         eventually(lambda: page.texts("#sites tbody tr"))
         page.find("#sites tbody tr:first-child .name").click()
         eventually(lambda: page.find("#site-title").text == "ward-1")
@@ -124,11 +141,12 @@ def test_a_run_of_several_has_its_page_below_a_path(page, tmp_path):
         eventually(lambda: page.texts("#settings tbody tr"))
         page.find("#pause").click()
         eventually(lambda: page.find("#done").text == "The run is paused")
-        assert {name: run["state"] for name, run in server.runs().items()} == {"night": "paused", "day": "at work"}
+        assert [run["state"] for run in server.runs().values()] == ["paused", "at work", "at work"]
         page.find("#log > summary").click()
         eventually(lambda: "run paused" in page.find("#log tbody").text)
         assert all(asked.startswith(f"{url}/") for asked in page.requested())
         assert page.console() == []
-        page.driver.get(f"{server.url}/runs/day/")  # where nobody has signed in
+        page.find("#sign-out").click()
+        page.driver.get(f"{server.url}/")
         assert page.find("#sign-in").is_displayed()
         page.driver.get("about:blank")
