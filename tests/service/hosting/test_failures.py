@@ -203,5 +203,5 @@ def test_whatever_keeps_a_run_from_its_start_the_server_starts(tmp_path: Path, m
         now = server.runs()
         assert {name: (run["state"], run["problem"]) for name, run in now.items()} == {
             "bad": ("failed", "LookupError: planted"),
-            "good": ("at work", None),
+            "good": ("at work", "The run waits for a client to enrol: start clients with an enrolment token"),
         }
