@@ -24,6 +24,7 @@ algorithm = "fedbuff"
 buffer_size = 2
 concurrency = 3
 """
+LOGIN = "[login]\nissuer = 'https://id.example'\nclient_id = 'a'\nroles = { admin = ['a'] }\n"
 
 
 @pytest.fixture
@@ -57,6 +58,7 @@ def test_a_runs_file_is_that_of_a_server_at_the_servers_place(folder: Path, host
         ("service.token_seconds", "token_seconds = 5.0\nclients = 5"),
         ("store", "clients = 5\n[store]\nlog = 'sqlite:///x'"),
         ("webhook", "clients = 5\n[webhook]\nurl = 'https://x'"),
+        ("login", f"clients = 5\n{LOGIN}"),
     ],
 )
 def test_what_is_the_servers_is_refused(key: str, line: str, folder: Path, host: HostFile) -> None:
@@ -103,3 +105,14 @@ def test_the_file_of_a_server_of_several_runs_is_known_by_what_it_lacks() -> Non
     assert not is_host_file({"service": {}, "model": {}})
     assert not is_host_file({"service": {}, "algorithm": {}})
     assert not is_host_file({})
+
+
+def test_logins_are_the_servers_and_need_an_address(folder: Path) -> None:
+    path = folder / "server.toml"
+    path.write_text(f"[service]\nfolder = 'server'\n{LOGIN}")
+    login = host_file.load(path).login
+    assert login is not None
+    assert login.settings().roles == {"admin": {"a"}}
+    path.write_text(f"[service]\nfolder = 'server'\ntls = false\n{LOGIN}")
+    with pytest.raises(OffbeatError, match=r"login\.url is missing: with tls = false"):
+        host_file.load(path)

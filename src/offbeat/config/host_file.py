@@ -8,13 +8,14 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.files import read_table
 from offbeat_core.tables.section import Positive, Section
 from offbeat_core.tables.validation_errors import error_prefix
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from offbeat.config.login_section import LoginSection, check_url
 from offbeat.config.server_file import PlaceSection, ServerFile
 from offbeat.config.webhook_section import WebhookSection
 from offbeat.service.hosting.admission import Admission
 
-_OF_THE_SERVER = ("store", "webhook", "fronts")
+_OF_THE_SERVER = ("store", "webhook", "login", "fronts")
 
 
 class HostFile(Section):
@@ -23,6 +24,13 @@ class HostFile(Section):
     service: PlaceSection
     webhook: WebhookSection | None = None
     """Messages about all runs to a URL of yours; none if it is left out."""
+    login: LoginSection | None = None
+    """People log in to the live pages through an OpenID Connect provider; by tokens alone if it is left out."""
+
+    @model_validator(mode="after")
+    def _check_login(self) -> "HostFile":
+        check_url(self.login, has_tls=self.service.tls)
+        return self
 
 
 class AdmissionSection(Section):

@@ -90,3 +90,12 @@ class LoginSection(Section):
                 f"login.client_secret_file {self.client_secret_file} must hold one line of ASCII, the secret"
             )
         return secret
+
+
+def check_url(login: LoginSection | None, *, has_tls: bool) -> None:
+    """Raise ``ValueError`` if the address of the login is not known.
+
+    A server without TLS must say where people open its page.
+    """
+    if login is not None and login.url is None and not has_tls:
+        raise ValueError("login.url is missing: with tls = false, set the https:// address of the live page")

@@ -25,7 +25,7 @@ from offbeat.config.experiment_sections import (
 )
 from offbeat.config.fronts_section import FrontsSection
 from offbeat.config.local_section import LocalSection
-from offbeat.config.login_section import LoginSection
+from offbeat.config.login_section import LoginSection, check_url
 from offbeat.config.measured_metrics import best_metric, check_not_private, lower_is_better, server_early_stop
 from offbeat.config.model_sections import ModelSection
 from offbeat.config.privacy_section import PrivacySection
@@ -188,8 +188,7 @@ class ServerFile(Section):
 
     @model_validator(mode="after")
     def _check_login(self) -> "ServerFile":
-        if self.login is not None and self.login.url is None and not self.service.tls:
-            raise ValueError("login.url is missing: with tls = false, set the https:// address of the live page")
+        check_url(self.login, has_tls=self.service.tls)
         return self
 
     @model_validator(mode="after")

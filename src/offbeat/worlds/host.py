@@ -18,7 +18,12 @@ def run_host(file: HostFile, folder: Path, ready: Callable[[HostListening], None
     ``ready`` is called when it listens. Runs may name files in ``folder``.
     """
     certificates = certificates_of(file.service)
-    settings = HostSettings(folder=Path(file.service.folder), service=file.service, certificates=certificates)
+    settings = HostSettings(
+        folder=Path(file.service.folder),
+        service=file.service,
+        certificates=certificates,
+        login=file.login and file.login.settings(),
+    )
 
     @contextmanager
     def prepare(name: str, text: str) -> Generator[PreparedRun]:

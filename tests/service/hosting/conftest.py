@@ -22,8 +22,10 @@ from offbeat.service.engine.privacy_status import Budget, PrivacySettings
 from offbeat.service.hosting.admission import Admission
 from offbeat.service.hosting.hosted_run import HostedRun, PreparedRun
 from offbeat.service.hosting.hosting import HostListening, HostSettings, host
+from offbeat.service.login.login_settings import LoginSettings
 from offbeat.service.server_settings import ServerSettings, ServiceSettings
 from tests.service.conftest import LAYOUT, LENGTH, PLAN, Peer
+from tests.service.http_client import until
 
 ALGORITHMS: dict[str, Callable[[], Any]] = {
     "fedbuff": lambda: FedBuff(buffer_size=2, concurrency=4),
@@ -79,6 +81,11 @@ class Host:
     def runs(self) -> dict[str, dict[str, Any]]:
         return {run["name"]: run for run in self.admin.http.get("/v1/status").json()["runs"]}
 
+    def fail(self, name: str) -> None:
+        """Let a run fail as by a bug."""
+        self.loop.call_soon_threadsafe(self.run(name)._end.set, ValueError("planted"))
+        until(lambda: self.runs()[name]["state"] == "failed")
+
     def in_loop(self, work: Callable[[], Any]) -> None:
         """Do work in the server's event loop."""
         done: Future[Any] = Future()
@@ -128,7 +135,7 @@ class Site:
 
 
 @contextmanager
-def hosting(folder: Path, **service: Any) -> Generator[Host]:
+def hosting(folder: Path, login: LoginSettings | None = None, **service: Any) -> Generator[Host]:
     """Run a server of several runs in a thread of its own."""
     listening: Future[tuple[HostListening, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
     keys = {"port": 0, "requests_a_second": 1e6, **service}
@@ -159,7 +166,7 @@ def hosting(folder: Path, **service: Any) -> Generator[Host]:
                 service=run,
                 stop_versions=given.get("versions", math.inf),
                 burst=10**6,
-                config=given,
+                config={**given, "algorithm": {"algorithm": given["algorithm"]}},
                 privacy=privacy,
             ),
             coordinator,
@@ -174,7 +181,7 @@ def hosting(folder: Path, **service: Any) -> Generator[Host]:
         def ready(server: HostListening) -> None:
             listening.set_result((server, loop, stop))
 
-        await host(HostSettings(folder=folder, service=settings), prepare, ready=ready, stop=stop)
+        await host(HostSettings(folder=folder, service=settings, login=login), prepare, ready=ready, stop=stop)
 
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(lambda: asyncio.run(main()))

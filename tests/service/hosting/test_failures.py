@@ -70,7 +70,7 @@ def test_a_run_whose_folder_is_broken_leaves_the_others_alone(tmp_path: Path, da
         problem = now["bad"]["problem"]
         assert problem
         assert "\n" not in problem
-        assert f"problem: {problem}\n" in offbeat_output("server", "runs", tmp_path / "server")
+        assert f"problem: bad has failed ({problem}), and is" in offbeat_output("server", "runs", tmp_path / "server")
         assert {site.at_server(server).work() for _ in range(2)} == {"good"}
         assert kind_of(server.peer(server.admin.token, "bad").http.get("/v1/status"), 503) == "stopping"
 

@@ -173,9 +173,7 @@ def test_a_run_that_fails_leaves_the_others_alone(server):
     server.create("good", algorithm="fedasync")
     server.create("bad", algorithm="fedasync")
     site = server.enrol("")
-    bad = next(run for run in server.service.runs.at_work() if run.name == "bad")
-    server.loop.call_soon_threadsafe(bad._end.set, ValueError("planted"))
-    until(lambda: server.runs()["bad"]["state"] == "failed")
+    server.fail("bad")
     assert server.runs()["bad"]["problem"] == "ValueError: planted"
     assert {site.work() for _ in range(3)} == {"good"}
     assert kind_of(server.peer(server.admin.token, "bad").http.get("/v1/status"), 503) == "stopping"

@@ -65,6 +65,8 @@ def test_a_role_at_the_server_is_that_role_in_each_run(role, host):
     requests = [
         (at_server, "GET", "/v1/status", None, 0),
         (at_server, "GET", "/v1/sites", None, 0),
+        (at_server, "GET", "/v1/admin/live", None, 0),
+        (at_server, "GET", "/metrics", None, 0),
         (at_server, "POST", "/v1/sites/0/rename", {"name": "a"}, 1),
         (at_server, "POST", "/v1/sites/0/labels", {"labels": []}, 1),
         (at_server, "DELETE", "/v1/sites/99", None, 1),
@@ -73,6 +75,7 @@ def test_a_role_at_the_server_is_that_role_in_each_run(role, host):
         (at_server, "DELETE", "/v1/tokens/0", None, 2),
         (at_server, "POST", "/v1/runs", {"name": "A", "file": ""}, 2),
         (at_run, "GET", "/v1/status", None, 0),
+        (at_run, "GET", "/v1/admin/live", None, 0),
         (at_run, "POST", "/v1/admin/pause", {}, 1),
         (at_run, "POST", "/v1/admin/resume", {}, 1),
         (at_run, "GET", "/v1/tokens", None, 2),
@@ -87,7 +90,7 @@ def test_a_role_at_the_server_is_that_role_in_each_run(role, host):
 
 def test_a_site_may_do_nothing_at_the_server_but_its_own(host):
     site = host.enrol("").root.http
-    for method, path in _host_routes(host):
+    for method, path in [*_host_routes(host), ("GET", "/v1/admin/live")]:
         if path in ("/v1/work", "/v1/token", "/v1/enrol", "/healthz", "/readyz"):
             continue
         body = {"name": "abc", "file": "", "kind": "viewer", "labels": []} if method == "POST" else None

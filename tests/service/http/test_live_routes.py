@@ -1,5 +1,6 @@
 """The live page over HTTP: its headers, its data, who may see them."""
 
+import posixpath
 import re
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
@@ -104,24 +105,25 @@ def test_a_viewer_with_a_revoked_token_sees_nothing_more(server):
     assert kind_of(http.get(DATA), 401) == "revoked-token"
 
 
-LIVE = resources.files(offbeat.web) / "live"
-NAMES = sorted(path.name for path in LIVE.iterdir())
+WEB = resources.files(offbeat.web)
+NAMES = sorted(f"{folder}/{path.name}" for folder in ("live", "host") for path in (WEB / folder).iterdir())
 
 
-@pytest.mark.parametrize("name", ["index.html", "runs.html"])
+@pytest.mark.parametrize("name", ["live/index.html", "host/index.html"])
 def test_the_page_itself_has_nothing_inline_and_names_files_that_exist(name):
-    page = (LIVE / name).read_text("utf-8")
+    page = (WEB / name).read_text("utf-8")
     assert not re.search(r"<style|\son\w+=|\sstyle=|javascript:|<script>", page)
-    assert set(re.findall(r'(?:src|href)="live/([\w.]+)"', page)) <= {*NAMES, "uplot.js", "uplot.css"}
-    assert not re.search(r"(?:src|href)=\"(?!live/|data:,)", page)
+    assert set(re.findall(r'(?:src|href)="(\w+/[\w.]+)"', page)) <= {*NAMES, "live/uplot.js", "live/uplot.css"}
+    assert not re.search(r"(?:src|href)=\"(?!live/|host/|data:,)", page)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(".js")])
 def test_scripts_put_text_in_as_text(name):
-    script = (LIVE / name).read_text("utf-8")
+    script = (WEB / name).read_text("utf-8")
     assert not re.search(
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|https?://",
         script.replace("http://www.w3.org/2000/svg", ""),
     )
-    assert set(re.findall(r'from "\./([\w.]+)"', script)) <= set(NAMES)
+    named = {posixpath.normpath(f"{name}/../{path}") for path in re.findall(r'from "([^"]+)"', script)}
+    assert named <= set(NAMES)
     assert len(script.splitlines()) < 300

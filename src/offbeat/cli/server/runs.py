@@ -117,27 +117,31 @@ def end(server: ServerPlace, run: str) -> None:
 
 
 def show_host(folder: Path) -> int:
-    """Print the runs and the number of sites of a server; return 3 if it does not run."""
-    from offbeat.service.server import admin, host_admin
-    from offbeat.service.server.stopped_server import check_stopped
+    """Print what is known of a server's problems, runs and sites.
 
-    try:
-        now = host_admin.status(folder)
-    except admin.NotListeningError as error:
-        check_stopped(folder, str(error))
-        click.echo("server: stopped")
-        for run in admin.runs(folder):
-            click.echo(f"{run.folder.name}: {run.algorithm}, version {run.version}")
+    Return 3 if it does not run.
+    """
+    from offbeat.service.server import host_admin
+
+    now = host_admin.status(folder)
+    if "server" in now:
+        click.echo(f"server: {now['server']}")
+        for run in now["runs"]:
+            click.echo(f"{run['name']}: {run['algorithm']}, version {run['version']}")
         return STOPPED
+    for problem in now["problems"]:
+        click.echo(f"problem: {problem}")
     for run in now["runs"]:
         click.echo(_line(run))
-        if run["problem"]:
-            click.echo(f"  problem: {run['problem']}")
-    revoked = f", {now['revoked_sites']} of them revoked" if now["revoked_sites"] else ""
-    click.echo(f"{len(now['runs'])} runs, {now['sites']} sites{revoked}")
-    if now["problem"]:
-        click.echo(f"problem: {now['problem']}")
+    numbers = [_number(len(now["runs"]), "run"), _number(now["sites"], "site")]
+    if now["revoked_sites"]:
+        numbers.append(f"{now['revoked_sites']} of them revoked")
+    click.echo(", ".join(numbers))
     return 0
+
+
+def _number(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _line(run: dict[str, Any]) -> str:

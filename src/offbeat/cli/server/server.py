@@ -38,18 +38,23 @@ server.add_command(certificates)
 
 @server.command(epilog="\b\nExample:\n  offbeat server status runs/service")
 @SERVER
-def status(server: ServerPlace) -> int:
-    """Show the progress of a run.
+@click.option("--json", "as_json", is_flag=True, help="Print all that the server says as a line of JSON.")
+def status(server: ServerPlace, as_json: bool) -> int:
+    """Show the progress of a run, or of all runs.
 
     With a shared store also who leads, who stands by, and how fast the store answers. The exit code is 3 if no server
     runs.
     """
-    from offbeat.service.server import admin
+    from offbeat.service.server import admin, host_admin
     from offbeat.service.server.host_folder import is_host_folder
 
-    if is_host_folder(server.folder):
+    is_host = is_host_folder(server.folder)
+    if is_host and not as_json:
         return show_host(server.folder)
-    now = admin.status(*server)
+    now = host_admin.status(server.folder) if is_host else admin.status(*server)
+    if as_json:
+        click.echo(json.dumps(now))
+        return STOPPED if "server" in now else 0
     for problem in now.pop("problems", []):
         click.echo(f"problem: {problem}")
     by_clients, spent = now.pop("evaluated_by_clients", None), now.pop("privacy", None)

@@ -9,6 +9,7 @@ from offbeat_core.serving.connections import Connections
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from offbeat.service.front.request_rate import RequestRate
+from offbeat.service.hosting.host_page import add_page_routes
 from offbeat.service.hosting.host_routes import add_host_routes
 from offbeat.service.hosting.host_service import HostService
 from offbeat.service.http.authentication import authenticate
@@ -16,8 +17,10 @@ from offbeat.service.http.confirmed_denials import ConfirmedDenials
 from offbeat.service.http.error_answers import error_answer, refusal_answer
 from offbeat.service.http.live_routes import PageFiles
 from offbeat.service.http.request_limits import BodyLimit, TokenLimit
-from offbeat.service.http.request_parts import PROBLEMS, bearer_token
+from offbeat.service.http.request_parts import PROBLEMS, bearer_token, header
+from offbeat.service.http.session_cookie import SessionCookie
 from offbeat.service.http.typed_routes import TypedRoutes
+from offbeat.service.login.login_settings import LoginSettings
 from offbeat.service.refusal import Refusal
 
 _PREFIX = "/runs/"
@@ -25,13 +28,27 @@ _OF_A_RUN = ("/v1/", "/metrics", "/openapi.json")
 """What a run answers, and only to those with a token: nobody else may know its name."""
 
 
-def make_host_app(service: HostService, rate: RequestRate, connections: Connections) -> ASGIApp:
-    """Return the application: the server's routes, and each run's below a prefix."""
+def make_host_app(
+    service: HostService, rate: RequestRate, connections: Connections, login: LoginSettings | None, public_url: str
+) -> ASGIApp:
+    """Return the application: the server's routes, and each run's below a prefix.
+
+    Who has logged in, at the server, is so in all runs.
+    """
     api = FastAPI(
         title="Offbeat", version=PROTOCOL, docs_url=None, redoc_url=None, redirect_slashes=False, responses=PROBLEMS
     )
     api.state.service, api.state.rate, api.state.connections = service, rate, connections
     add_host_routes(api, service)
+    login_url = None
+    if login is not None:
+        from offbeat.service.http.login_routes import LOGIN, add_login_routes  # with joserfc
+
+        url = login.url or public_url
+        add_login_routes(api, login, url, service.accounts, service.home.log_writer, service.count_refusal)
+        login_url = url + LOGIN
+    files = PageFiles({"log-in": login_url, "all-runs": "../../"})
+    add_page_routes(api, service, files)
 
     @api.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response:
@@ -42,39 +59,31 @@ def make_host_app(service: HostService, rate: RequestRate, connections: Connecti
     app: ASGIApp = TypedRoutes(api, partial(error_answer, service.home.disk.refusal, service.count_refusal))
     app = BodyLimit(app, partial(authenticate, service.accounts, connections), answer)
     app = ConfirmedDenials(TokenLimit(app, connections.max_per_token, answer), service.confirm, answer)
-    return HostApp(app, service)
-
-
-def _is_of_page(path: str) -> bool:
-    return path == "/" or path.startswith("/live/")
+    app = HostApp(app, service, files)
+    return app if login is None else SessionCookie(app, login.cookie)
 
 
 class HostApp:
-    """An ASGI application that hands requests below ``/runs/NAME`` to that run.
+    """An ASGI application that hands requests below ``/runs/NAME`` to that run."""
 
-    At ``/`` is the page of all runs.
-    """
-
-    def __init__(self, app: ASGIApp, service: HostService) -> None:
+    def __init__(self, app: ASGIApp, service: HostService, files: PageFiles) -> None:
         self._app = app
         self._service = service
-        self._files = PageFiles()
+        self._files = files
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
-        if scope["type"] != "http" or not (_is_of_page(scope["path"]) or scope["path"].startswith(_PREFIX)):
+        if scope["type"] != "http" or not scope["path"].startswith(_PREFIX):
             await self._app(scope, receive, send)
             return
         name, slash, rest = scope["path"][len(_PREFIX) :].partition("/")
         path = f"/{rest}"
         try:
-            if _is_of_page(scope["path"]):
-                response: Response = self._files.answer(scope["path"][1:].removeprefix("live/") or "runs.html")
-            elif not slash:
-                response = RedirectResponse(f"{_PREFIX}{name}/", 308)
-            elif _is_of_page(path):
+            if not slash:
+                response: Response = RedirectResponse(f"{_PREFIX}{name}/", 308)
+            elif path == "/" or path.startswith("/live/"):
                 # The page's files are the same for every name, so that they do not tell which runs there are.
-                response = self._files.answer(rest.removeprefix("live/") or "index.html")
+                response = self._files.answer(rest or "live/index.html", header(scope, b"if-none-match"))
             elif path.startswith(_OF_A_RUN):
                 await self._of_run(name, {**scope, "path": path}, receive, send)
                 return

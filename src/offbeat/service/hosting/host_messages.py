@@ -10,6 +10,8 @@ from offbeat.service import server_messages
 Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
 Labels = Annotated[tuple[Label, ...], Field(max_length=32)]
 
+RUN_STATES = ("starting", "at work", "paused", "over", "failed")
+
 LARGEST_FILE = 2**15
 """Characters of a run's file, at most."""
 
@@ -36,7 +38,7 @@ class NewLabels(Request):
 class ListedRun(Answer):
     """A run of the server; most values are null while it is not open.
 
-    ``state`` is ``starting``, ``at work``, ``paused``, ``over`` or ``failed``; ``problem`` is its first one.
+    ``state`` is one of ``RUN_STATES``; ``problem`` is its first one.
     """
 
     name: str
@@ -73,9 +75,12 @@ class SitePage(Answer):
 
 
 class HostStatus(Answer):
-    """The state of a server of several runs."""
+    """The state of a server of several runs.
 
+    ``problems`` are sentences on what needs a person.
+    """
+
+    problems: list[str]
     runs: Annotated[list[ListedRun], Field(max_length=MOST_RUNS)]
     sites: int
     revoked_sites: int
-    problem: str | None

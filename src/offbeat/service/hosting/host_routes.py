@@ -12,8 +12,9 @@ from offbeat.service import server_messages
 from offbeat.service.accounts.token_forms import hash_of
 from offbeat.service.engine.client_support import other_protocol
 from offbeat.service.hosting.host_messages import HostStatus, ListedRun, NewLabels, NewRun, NewSiteToken, SitePage
+from offbeat.service.hosting.host_metrics import metrics_text
 from offbeat.service.hosting.host_service import HostService
-from offbeat.service.http.admin_routes import After, Limit, add_token_routes, made_token
+from offbeat.service.http.admin_routes import After, Limit, add_token_routes, made_token, metrics_response
 from offbeat.service.http.authentication import Admin, Operator, Viewer
 from offbeat.service.http.request_parts import Number, Text, bearer_token
 from offbeat.service.http.visit_routes import while_connected
@@ -51,6 +52,11 @@ def add_host_routes(app: FastAPI, service: HostService) -> None:
             service.home.label_token(token_hash(made.token), wanted.labels)
             await service.home.log_writer.wait_until_durable()
         return made
+
+    @app.get("/metrics")
+    async def metrics(_: Viewer) -> Response:
+        """Return the server's metrics in Prometheus' text format; each run has its own."""
+        return metrics_response(metrics_text(service.status(), service.refusals))
 
     @app.get("/healthz")
     async def healthz() -> Response:

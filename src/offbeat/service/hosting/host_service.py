@@ -7,6 +7,7 @@ from offbeat_core.errors import OffbeatError
 
 from offbeat.service.hosting.home import Home
 from offbeat.service.hosting.host_messages import HostStatus, ListedRun, ListedSite, SitePage
+from offbeat.service.hosting.host_problems import host_problems
 from offbeat.service.hosting.hosted_accounts import no_such_run
 from offbeat.service.hosting.runs import Runs
 from offbeat.service.hosting.site_erasure import SiteErasure
@@ -63,7 +64,8 @@ class HostService:
             await self.runs.create(name, file)
         except OffbeatError as error:
             raise Refusal("malformed-request", str(error)) from None
-        return self.listed(name)
+        run = next((run for run in self.runs.at_work() if run.name == name), None)
+        return self._look(name, run)[0]
 
     async def revoke(self, site: int) -> None:
         """Revoke a site's tokens, and free its slots in all runs."""
@@ -81,22 +83,44 @@ class HostService:
 
     def status(self) -> HostStatus:
         """Return the state of all runs."""
-        sites = self.accounts.sites
+        sites, at_work = self.accounts.sites, {run.name: run for run in self.runs.at_work()}
+        runs: list[ListedRun] = []
+        failed: dict[str, str] = {}
+        problems: dict[str, list[str]] = {}
+        for name in self.home.state.runs:
+            listed, problems[name] = self._look(name, at_work.get(name))
+            runs.append(listed)
+            if listed.state == "failed" and listed.problem is not None:
+                failed[name] = listed.problem
         return HostStatus(
-            runs=[self.listed(name) for name in self.home.state.runs],
+            problems=host_problems(self.home.log_writer.problem, failed, problems),
+            runs=runs,
             sites=len(sites) - len(self.accounts.forgotten),
             revoked_sites=sum(site.revoked is not None and site.forgotten is None for site in sites.values()),
-            problem=self.home.log_writer.problem,
         )
 
-    def listed(self, name: str) -> ListedRun:
-        """Return a run as lists show it."""
+    def _look(self, name: str, run: "HostedRun | None") -> tuple[ListedRun, list[str]]:
+        """Return a run as lists show it, and its problems while it is at work."""
         record, problem = self.home.state.runs[name], self.runs.problem_of(name)
-        run = next((run for run in self.runs.at_work() if run.name == name), None)
         if run is None or problem is not None:
             state = "failed" if problem is not None else "over" if record.is_over else "starting"
-            return ListedRun(name=name, created=record.created, state=state, problem=problem)
-        return _open_run(run, record.created)
+            return ListedRun(name=name, created=record.created, state=state, problem=problem), []
+        now = run.service.service.status()
+        listed = ListedRun(
+            name=name,
+            created=record.created,
+            state="over" if now.finished else "paused" if now.paused else "at work",
+            problem=next(iter(now.problems), None),
+            algorithm=now.algorithm,
+            version=now.version,
+            stop_versions=now.stop_versions,
+            enrolled=now.enrolled,
+            clients=now.clients,
+            waiting=now.waiting,
+            at_work=now.at_work,
+            counted=now.counted,
+        )
+        return listed, now.problems
 
     def sites(self, after: int, limit: int) -> SitePage:
         """Return at most ``limit`` sites whose numbers are above ``after``."""
@@ -118,21 +142,3 @@ class HostService:
         return SitePage(
             total=len(sites) - len(self.accounts.forgotten), sites=listed, next=None if is_last else numbers[-1]
         )
-
-
-def _open_run(run: "HostedRun", created: float) -> ListedRun:
-    now = run.service.service.status()
-    return ListedRun(
-        name=run.name,
-        created=created,
-        state="over" if now.finished else "paused" if now.paused else "at work",
-        problem=next(iter(now.problems), None),
-        algorithm=now.algorithm,
-        version=now.version,
-        stop_versions=now.stop_versions,
-        enrolled=now.enrolled,
-        clients=now.clients,
-        waiting=now.waiting,
-        at_work=now.at_work,
-        counted=now.counted,
-    )

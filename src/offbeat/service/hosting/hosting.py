@@ -16,6 +16,7 @@ from offbeat.service.hosting.host_app import make_host_app
 from offbeat.service.hosting.host_service import HostService
 from offbeat.service.hosting.hosted_run import Prepare
 from offbeat.service.hosting.runs import Runs
+from offbeat.service.login.login_settings import LoginSettings
 from offbeat.service.server.addresses import write_address
 from offbeat.service.server.common_end import GRACE_SECONDS, CommonEnd
 from offbeat.service.server.run_service import folder_token
@@ -32,6 +33,7 @@ class HostSettings:
     folder: Path
     service: AddressSettings
     certificates: Certificates | None = None  # for TLS; None for plain HTTP
+    login: LoginSettings | None = None  # None: people have tokens only
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ async def host(
                 connections = Connections(port, most_connections(settings.service, limit))
                 runs = Runs(home, prepare, connections, public_url)
                 service = HostService(home, runs)
-                app = make_host_app(service, RequestRate(settings.service.requests_a_second, _BURST), connections)
+                rate = RequestRate(settings.service.requests_a_second, _BURST)
+                app = make_host_app(service, rate, connections, settings.login, public_url)
                 http = HttpServer(app, connections, listener, settings.certificates, limit)
                 home.audit.add("server started")
                 for kind in ("admin", "enrolment"):

@@ -40,7 +40,7 @@ def add_admin_routes(app: FastAPI, service: Operations) -> None:
     @app.get("/metrics")
     async def metrics(_: Viewer) -> Response:
         """Return the metrics in Prometheus' text format."""
-        return Response(service.metrics_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return metrics_response(service.metrics_text())
 
     @app.get("/healthz")
     async def healthz() -> Response:
@@ -57,6 +57,11 @@ def add_admin_routes(app: FastAPI, service: Operations) -> None:
         waits_for = service.waits_for()
         state = f"waits for {waits_for}" if waits_for else service.stalled() or "ok"
         return Response(f"{problem or state}\n", 503 if problem else 200, media_type="text/plain")
+
+
+def metrics_response(text: bytes) -> Response:
+    """Return the response with metrics in Prometheus' text format."""
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 async def made_token(accounts: Accounts, wanted: server_messages.NewToken) -> server_messages.MadeToken:

@@ -35,7 +35,7 @@ def make_app(service: Operations, front: Front, connections: Connections, public
         from offbeat.service.http.login_routes import LOGIN, add_login_routes  # with joserfc
 
         url = login.url or public_url
-        add_login_routes(api, service, login, url)
+        add_login_routes(api, login, url, service.accounts, service.engine.log_writer, service.count_refusal)
         login_url = url + LOGIN
     add_live_routes(api, service, login_url)
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import html
+from collections.abc import Mapping
 from functools import partial
 from importlib import resources
 from typing import Annotated
@@ -21,7 +22,7 @@ from offbeat.service.live.logged_history import audit_page, site_history
 from offbeat.service.live.snapshots import Snapshots
 from offbeat.service.refusal import Refusal
 
-_SITES = 50  # on a page
+SITES_ON_A_PAGE = 50
 Since = Annotated[str, Query(max_length=64)]
 
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
@@ -48,25 +49,30 @@ class _File:
         self.etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 
-_NO_LOGIN = b'<a id="log-in" hidden>'
-
-
 class PageFiles:
-    """The files of ``offbeat.web`` that make up the live page, in memory.
+    """The files of a run's page and of the page of all runs, in memory.
 
-    The page has a link to ``login``; None for no link.
+    ``links`` are the addresses of links in the pages that are hidden without one, by their ids.
     """
 
-    def __init__(self, login: str | None = None) -> None:
+    def __init__(self, links: Mapping[str, str | None]) -> None:
         web = resources.files(offbeat.web)
-        found = [*web.joinpath("live").iterdir(), web / "uplot.js", web / "uplot.css"]
-        self._files = {path.name: _File(path.read_bytes(), _type(path.name)) for path in found if _type(path.name)}
-        if login is not None:
-            link = f'<a id="log-in" href="{html.escape(login)}">'.encode("ascii")
-            self._files["index.html"] = _File(self._files["index.html"].content.replace(_NO_LOGIN, link), "text/html")
+        found = [(f"{folder}/{path.name}", path) for folder in ("live", "host") for path in (web / folder).iterdir()]
+        found += [(f"live/{name}", web / name) for name in ("uplot.js", "uplot.css")]
+        self._files = {name: _File(path.read_bytes(), _type(name)) for name, path in found if _type(name)}
+        for page in ("live/index.html", "host/index.html"):
+            content = self._files[page].content
+            for name, address in links.items():
+                if address is not None:
+                    link = f'<a id="{name}" href="{html.escape(address)}">'.encode("ascii")
+                    content = content.replace(f'<a id="{name}" hidden>'.encode("ascii"), link)
+            self._files[page] = _File(content, "text/html")
 
     def answer(self, name: str, known: str | None = None) -> Response:
-        """Return the answer with a file; ``known`` is the header ``If-None-Match``."""
+        """Return the answer with a file, ``live/start.js`` for instance.
+
+        ``known`` is the header ``If-None-Match``.
+        """
         file = self._files.get(name)
         if file is None:
             raise Refusal("not-found", "the live page has no such file: open / instead")
@@ -80,15 +86,20 @@ def _type(name: str) -> str:
     return next((kind for suffix, kind in _TYPES.items() if name.endswith(suffix)), "")
 
 
+def snapshot_response(snapshot: bytes) -> Response:
+    """Return the response with a page's data."""
+    return Response(snapshot, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
 def add_live_routes(app: FastAPI, service: Operations, login: str | None = None) -> None:
     """Add the live page, which needs no token, and its data to an application.
 
     ``login`` is the address at which people log in; None if they have tokens only.
     """
-    files, engine = PageFiles(login), service.engine
+    files, engine = PageFiles({"log-in": login}), service.engine
     snapshots = Snapshots(
         partial(live_state, service),
-        lambda after: service.clients(after, _SITES).model_dump_json(),
+        lambda after: service.clients(after, SITES_ON_A_PAGE).model_dump_json(),
         engine.run.history,
         lambda: engine.run.now,
         engine.log_writer.wait_until_durable,
@@ -97,18 +108,17 @@ def add_live_routes(app: FastAPI, service: Operations, login: str | None = None)
     @app.get("/", include_in_schema=False)
     async def page(if_none_match: Text = None) -> Response:
         """Return the live page."""
-        return files.answer("index.html", if_none_match)
+        return files.answer("live/index.html", if_none_match)
 
     @app.get("/live/{name}", include_in_schema=False)
     async def page_file(name: str, if_none_match: Text = None) -> Response:
         """Return a file of the live page."""
-        return files.answer(name, if_none_match)
+        return files.answer(f"live/{name}", if_none_match)
 
     @app.get("/v1/admin/live", include_in_schema=False)
     async def live(role: Viewer, since: Since = "", after: After = None) -> Response:
         """Return the run's state, sites behind ``after``, and the history since an answer."""
-        answer = await snapshots.answer(since, -1 if after is None else after, role=role)
-        return Response(answer, media_type="application/json", headers={"Cache-Control": "no-store"})
+        return snapshot_response(await snapshots.answer(since, -1 if after is None else after, role=role))
 
     @app.get("/v1/admin/clients/{number}/history")
     async def history(_: Viewer, number: Number) -> server_messages.SiteHistory:

@@ -2,6 +2,7 @@
 
 import html
 import logging
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import FastAPI, Query, Request
@@ -10,10 +11,11 @@ from offbeat_core.serving.console_log import event
 from offbeat_core.tokens import token_hash
 
 from offbeat.service.accounts import sessions
-from offbeat.service.engine.operations import Operations
+from offbeat.service.accounts.accounts import Accounts
 from offbeat.service.http.live_routes import HEADERS
 from offbeat.service.http.request_parts import bearer_token
 from offbeat.service.http.session_cookie import cookie, set_cookie
+from offbeat.service.log.log_writer import LogWriter
 from offbeat.service.login import login_attempts
 from offbeat.service.login.login import CALLBACK, CallbackQuery, Login
 from offbeat.service.login.login_errors import LoginRefusedError, ProviderError
@@ -44,14 +46,24 @@ _PROVIDER_LINE = "The provider of logins does not answer as it should: try again
 Text = Annotated[str | None, Query(max_length=4096)]
 
 
-def add_login_routes(app: FastAPI, service: Operations, settings: LoginSettings, url: str) -> None:
-    """Add these routes to an application; ``url`` is where people open the live page."""
+def add_login_routes(
+    app: FastAPI,
+    settings: LoginSettings,
+    url: str,
+    accounts: Accounts,
+    log_writer: LogWriter,
+    count_refusal: Callable[[str], None],
+) -> None:
+    """Add these routes to an application; ``url`` is where people open the live page.
+
+    ``accounts`` has the sessions; ``count_refusal`` counts the logins that fail.
+    """
     login, session_name = Login(settings, url), settings.cookie
     attempt_name = f"{session_name}-login"
 
     def problem(error: Exception) -> Response:
         """Return the page for a login that fails, and count and log the failure."""
-        service.count_refusal("login-failed")
+        count_refusal("login-failed")
         if isinstance(error, LoginRefusedError):
             line, status = f"{str(error)[:1].upper()}{str(error)[1:]}.", error.status
         else:
@@ -80,9 +92,9 @@ def add_login_routes(app: FastAPI, service: Operations, settings: LoginSettings,
             person = await login.complete(cookie(request.scope, attempt_name), query)
         except (LoginRefusedError, ProviderError) as failure:
             return problem(failure)
-        service.engine.log_writer.check()
-        token = service.accounts.sessions.begin(person.subject, person.role)
-        await service.engine.log_writer.wait_until_durable()
+        log_writer.check()
+        token = accounts.sessions.begin(person.subject, person.role)
+        await log_writer.wait_until_durable()
         session = set_cookie(session_name, token, int(sessions.SECONDS))
         return _redirect(f"{url}/", session, set_cookie(attempt_name, "", 0))
 
@@ -91,8 +103,8 @@ def add_login_routes(app: FastAPI, service: Operations, settings: LoginSettings,
         """End the session of the request, if it has one."""
         token = bearer_token(request.scope)
         assert token is not None, "no POST comes here without a valid token"
-        service.accounts.sessions.end(token_hash(token))
-        await service.engine.log_writer.wait_until_durable()
+        accounts.sessions.end(token_hash(token))
+        await log_writer.wait_until_durable()
         return Response(status_code=204, headers={"Set-Cookie": set_cookie(session_name, "", 0)})
 
 

@@ -6,13 +6,23 @@ from typing import Any
 from offbeat_core.errors import OffbeatError
 from offbeat_core.files import read_text
 
-from offbeat.service.server.admin import ERASURE_SECONDS, ask, number_of
+from offbeat.service.server.admin import ERASURE_SECONDS, NotListeningError, ask, number_of, runs
 from offbeat.service.server.host_folder import RUNS
+from offbeat.service.server.stopped_server import check_stopped
 
 
 def status(folder: Path) -> dict[str, Any]:
-    """Return the state of all runs."""
-    return ask(folder, "GET", "/v1/status")
+    """Return the state of all runs.
+
+    Those of a stopped server have only what their folders tell.
+    """
+    try:
+        return ask(folder, "GET", "/v1/status")
+    except NotListeningError as error:
+        check_stopped(folder, str(error))
+        found = runs(folder)
+        listed = [{"name": run.folder.name, "algorithm": run.algorithm, "version": run.version} for run in found]
+        return {"server": "stopped", "runs": listed}
 
 
 def create(folder: Path, name: str, file: Path) -> dict[str, Any]:

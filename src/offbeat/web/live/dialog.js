@@ -2,7 +2,8 @@
 
 import {byId, write} from "./dom.js";
 
-// Returns the value that was entered, true without a field, or null if the admin cancels.
+// Returns the value that was entered, true without a field, or null if the admin cancels. An empty value is refused
+// unless field.isOptional.
 export function question({title, text, yes, field = null}) {
   const dialog = byId("ask"), input = byId("ask-value"), labelled = byId("ask-label");
   write(byId("ask-title"), title);
@@ -14,7 +15,7 @@ export function question({title, text, yes, field = null}) {
   if (field) {
     write(labelled.firstElementChild, field.label);
     for (const [name, value] of Object.entries(field.attributes)) input.setAttribute(name, value);
-    input.required = true;
+    input.required = !field.isOptional;
     input.value = field.value;
   }
   dialog.returnValue = "no";

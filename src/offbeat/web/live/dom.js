@@ -59,6 +59,11 @@ export function plain(value) {
   return Number(value.toPrecision(size >= 1000 ? 9 : 3)).toLocaleString("en");
 }
 
+// The words of a text, which spaces or commas part.
+export function words(text) {
+  return text.split(/[\s,]+/).filter(word => word);
+}
+
 export function siteName({client, name}) {
   return name || `client ${client}`;
 }

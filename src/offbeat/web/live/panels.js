@@ -2,6 +2,7 @@
 
 import {Histogram, LineChart} from "./charts.js";
 import {byId, duration, element, fillRows, fillTexts, plain, showProblems, siteName, unitOf, write} from "./dom.js";
+import {showFacts, showTiles} from "./facts.js";
 
 const BARS = 24;
 
@@ -40,7 +41,7 @@ export class Panels {
     write(byId("title"), `Offbeat · ${status.algorithm}`);
     write(byId("about"), `Run ${this.state.run}, ${duration(this.seconds)} so far`);
     document.title = `${status.algorithm}, version ${plain(status.version)} · Offbeat`;
-    tiles([
+    showTiles([
       ["Version", plain(status.version), stop === null ? "" : `of ${plain(stop)}`],
       ["Counted updates", plain(status.counted), status.unused ? `${plain(status.unused)} unused` : ""],
       ["At work", plain(visits.total), `${plain(status.waiting)} wait for work`],
@@ -168,25 +169,8 @@ export class Panels {
       ["Suspended sites", plain(privacy.suspended_clients)],
       ["Helper", privacy.helper ?? "none"],
     ];
-    list(document.querySelector("#privacy dl"), facts);
+    showFacts(document.querySelector("#privacy dl"), facts);
   }
-}
-
-function tiles(facts) {
-  list(byId("tiles"), facts.map(([name, value]) => [name, value]));
-  facts.forEach(([, , note], place) => {
-    const node = byId("tiles").children[place];
-    if (!node.querySelector("small")) node.append(element("dd", {class: "note"}, element("small")));
-    write(node.querySelector("small"), note);
-  });
-}
-
-function list(node, facts) {
-  facts.forEach(([name, value], place) => {
-    const group = node.children[place] ?? node.appendChild(element("div", {}, element("dt"), element("dd")));
-    write(group.children[0], name);
-    write(group.children[1], value);
-  });
 }
 
 function label(name) {

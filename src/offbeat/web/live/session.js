@@ -3,8 +3,8 @@
 import {Connection, RefusedError} from "./connection.js";
 import {byId, write} from "./dom.js";
 
-const KEY = `offbeat-token ${location.pathname}`;  // a host may have several servers
-const SERVERS = KEY.replace(/runs\/[^/]+\/$/, "");  // that of the server whose run this is, which is valid here, too
+const root = byId("all-runs")?.href || location.href;  // the server's own page; its token is valid in all runs
+const KEYS = [...new Set([location.pathname, new URL(root).pathname])].map(path => `offbeat-token ${path}`);  // a host may have several servers
 let connection = null, parts = [];
 
 // Opens a page: page.path(last) is what it asks for, with the id of the last answer; page.begin(connection, act, role)
@@ -16,7 +16,7 @@ export function open(page) {
     enter(page, byId("token").value.trim());
   });
   byId("sign-out").addEventListener("click", async () => {
-    if (!connection.token) await act("v1/logout", undefined, "");
+    if (!connection.token) await act(new URL("v1/logout", root).href, undefined, "");
     askForToken();
   });
   addEventListener("hashchange", () => {
@@ -29,14 +29,14 @@ export function open(page) {
   addEventListener("pageshow", event => event.persisted && location.reload());
   const token = givenToken();
   if (!token) askForToken();
-  if (token || byId("log-in")?.hasAttribute("href")) enter(page, token);
+  if (token || byId("log-in").hasAttribute("href")) enter(page, token);
 }
 
 // The address may end with #token=oba_…; this removes it from there.
 function givenToken() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
   if (location.hash) history.replaceState(null, "", location.pathname + location.search);
-  return given || sessionStorage.getItem(KEY) || sessionStorage.getItem(SERVERS);
+  return given || KEYS.map(key => sessionStorage.getItem(key)).find(token => token);
 }
 
 function askForToken(problem = "") {
@@ -44,10 +44,10 @@ function askForToken(problem = "") {
   parts.forEach(part => part.end?.());
   connection = null;
   parts = [];
-  for (const key of [KEY, SERVERS]) sessionStorage.removeItem(key);
+  KEYS.forEach(key => sessionStorage.removeItem(key));
   document.title = "Offbeat";
   byId("page").hidden = true;
-  byId("ask")?.close();
+  byId("ask").close();
   byId("sign-in").hidden = false;
   byId("token").value = "";
   write(byId("sign-in-problem"), problem);
@@ -71,7 +71,7 @@ async function enter(page, token) {
 
 // What the role may not do is hidden: the server would refuse it.
 function begin(page, token, role) {
-  if (token) sessionStorage.setItem(KEY, token);
+  if (token && !KEYS.some(key => sessionStorage.getItem(key) === token)) sessionStorage.setItem(KEYS[0], token);
   byId("sign-in").hidden = true;
   byId("page").dataset.role = role;
   byId("page").hidden = false;

@@ -1,7 +1,7 @@
 // Tokens, but not the sites': the table, a new one, revocation.
 
 import {question} from "./dialog.js";
-import {byId, duration, element, fillRows, plain, write} from "./dom.js";
+import {byId, duration, element, fillRows, plain, words, write} from "./dom.js";
 
 export class Tokens {
   constructor(connection, act) {
@@ -52,8 +52,9 @@ export class Tokens {
   }
 
   async make(form) {
-    const {kind, name, uses, hours} = Object.fromEntries(new FormData(form));
+    const {kind, name, uses, hours, labels} = Object.fromEntries(new FormData(form));
     const wanted = {kind, name, uses: uses ? Number(uses) : null, expires_seconds: hours ? Number(hours) * 3600 : null};
+    if (labels) wanted.labels = words(labels);  // for the sites of a server of several runs
     const made = await this.act("v1/tokens", wanted, `A new ${kind} token`);
     if (!made) return;
     form.reset();

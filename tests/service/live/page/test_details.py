@@ -115,23 +115,8 @@ def test_a_run_of_several_has_its_page_below_a_path(page, tmp_path):
         server.create("night", algorithm="fedbuff", labels=["all"])
         assert server.enrol("ward-1", "all").work() == "night"
         server.create("day", algorithm="fedbuff", labels=["all"])
-        page.visit(f"{server.url}/#token={server.admin.token}")
-        rows = "return [...document.querySelectorAll('#runs tbody tr')].map(row => row.innerText.split(/\\s+/))"
-        eventually(lambda: [row[:2] for row in page.run(rows)] == [["night", "at"], ["day", "at"]])
-        waits = "The run waits for a client to enrol: start clients with an enrolment token"
-        assert page.texts("#problems li") == [f"day: {waits}"]
-        assert page.find("#about").text == "2 runs, 1 site"
-        eventually(lambda: page.texts("#sites tbody tr"))
-        assert page.texts("#sites tbody tr") == ["ward-1 all night"]
-        for width, dark in ((400, True), (1280, False)):
-            page.look(width, dark)
-            assert page.run("return document.documentElement.scrollWidth") <= width
-            assert page.barriers() == []
-        assert page.console() == []
-        page.requested()
-        page.find("#runs a").click()  # with the server's token
         url = f"{server.url}/runs/night"
-        eventually(lambda: page.find("#connection").text == "Live")
+        sign_in(page, url, server.admin.token)
         eventually(lambda: page.texts("#sites tbody tr"))
         page.find("#sites tbody tr:first-child .name").click()
         eventually(lambda: page.find("#site-title").text == "ward-1")
