@@ -206,10 +206,31 @@ def test_a_run_that_does_not_answer_leaves_the_others_for_some_time(
         joined = pool.submit(join, lambda client: train)
         until(lambda: host.runs()["b"]["state"] == "over")
         until(lambda: caplog.text.count("the client asks there again in 0.2 seconds") > 1)
-        assert wire.without == ["a"]
+        until(lambda: wire.without == ["a"])
         wire.faults.clear()
         assert joined.result(30) == 6
     assert len(trained) == 6
+
+
+def test_a_client_is_made_once_however_its_first_requests_fail(
+    runs: Callable[..., None], join: Join, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("offbeat_client.server_runs._RETRY_SECONDS", 0.1)
+    made: list[str] = []
+
+    def make_client(client: int, run: str) -> Any:
+        made.append(run)
+        return SimpleNamespace(fit=fit, examples=3)
+
+    path = "/runs/a/v1/examples"
+    wire.faults[path] = ServiceError("POST", 503, "busy", "busy")
+    runs(a={})
+    with ThreadPoolExecutor() as pool:
+        joined = pool.submit(join, make_client)
+        until(lambda: wire.heard.count(("POST", path)) > 3)
+        wire.faults.clear()
+        assert joined.result(30) == 3
+    assert made == ["a"]
 
 
 def test_an_unreachable_server_is_asked_as_often_as_the_backoff_says(
@@ -220,7 +241,7 @@ def test_an_unreachable_server_is_asked_as_often_as_the_backoff_says(
     wire.faults["/runs/a/v1/uploads/0"] = refused
     with pytest.raises(UnreachableError):
         join(lambda client: lambda *visit: wire.faults.update({"/v1/work": refused}) or fit(*visit))
-    assert [path for _, path in wire.heard][-8:] == ["/runs/a/v1/uploads/0"] * 4 + ["/v1/work"] * 4
+    assert [path for _, path in wire.heard][-5:] == ["/runs/a/v1/uploads/0"] + ["/v1/work"] * 4
     del wire.faults["/v1/work"]
     del wire.faults["/runs/a/v1/uploads/0"]
     assert join() == 6

@@ -5,6 +5,7 @@ The site asks the server in which run it has work, and does one visit there. Eac
 """
 
 import logging
+import math
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -15,14 +16,14 @@ from offbeat_client.http.connection import Connection, jitter
 from offbeat_client.http.enrolment import declare
 from offbeat_client.participant import WAIT_SECONDS, Participant
 from offbeat_client.receipt_log import ReceiptLog
-from offbeat_client.user_client import MakeClient, make_user_client
+from offbeat_client.user_client import MakeClient, UserClient, make_user_client
 from offbeat_core.errors import OffbeatError
 from offbeat_core.files import sync_folder
 from offbeat_core.http.service_errors import ServiceError, UnreachableError
 from offbeat_core.messages import CheckedIn, CheckInRequest, Work, WorkRequest
 
-_RUN_ATTEMPTS = 6
-_RETRY_SECONDS = 30.0  # until a run that has not answered is asked again
+_ATTEMPTS = 3  # in a run at a time: while it cannot answer, others may have work
+_RETRY_SECONDS = 120.0  # until a run that cannot answer is asked again
 
 _log = logging.getLogger(__name__)
 
@@ -47,8 +48,9 @@ class ServerRuns:
         self._make_client = make_client
         self._participants: dict[str, Participant] = {}
         self._failures: dict[str, str] = {}
-        # An update from before a kill comes first: the server counts on it.
+        self._made: dict[str, UserClient] = {}
         self._is_cut_off = False  # from the server, as far as known
+        # An update from before a kill comes first: the server counts on it.
         self._retry_at = {path.parent.name: 0.0 for path in sorted(self._folder.glob("*/upload.json"))}
 
     def take_turn(self, *, is_last: bool) -> bool | None:
@@ -56,11 +58,12 @@ class ServerRuns:
 
         ``is_last`` does not matter here: which run is next, the server decides after each update.
         """
-        due = next((name for name, at in self._retry_at.items() if at <= time.monotonic()), None)
-        if due is not None and not self._is_cut_off:
+        due = min(self._retry_at, key=self._retry_at.__getitem__, default=None)
+        left = math.inf if due is None else self._retry_at[due] - time.monotonic()
+        if due is not None and left <= 0 and not self._is_cut_off:
             del self._retry_at[due]
             return self._turn(due, None)
-        wait_seconds = WAIT_SECONDS if due is None else 0.0
+        wait_seconds = min(WAIT_SECONDS, max(left, 0.0))
         request = WorkRequest(wait_seconds=wait_seconds, without=(*self._failures, *self._retry_at))
         work = self._connection.ask("POST", "/v1/work", Work, request, wait_seconds=wait_seconds)
         self._is_cut_off, self.finished = False, work.finished
@@ -117,7 +120,9 @@ class ServerRuns:
                 f"{home.path} belongs to client {identity.client} of the run, but the server says {client}: "
                 "is it a new run of an old name? Then remove the folder"
             )
-        made, outbox = make_user_client(self._make_client, identity.client, name), Outbox(home.path)
+        if name not in self._made:
+            self._made[name] = make_user_client(self._make_client, identity.client, name)
+        made, outbox = self._made[name], Outbox(home.path)
         fit, measure, connection.supports = made.fit, made.evaluate, made.supports
         declare(connection, home, identity, made.examples)
         participant = Participant(
@@ -139,5 +144,5 @@ class ServerRuns:
 
     def _below(self, name: str) -> Connection:
         connection = self._connection.below(f"/runs/{name}")
-        connection.backoff = connection.backoff.ending(_RUN_ATTEMPTS)
+        connection.backoff = connection.backoff.ending(_ATTEMPTS)
         return connection
