@@ -31,7 +31,7 @@ def leading_elsewhere(folder: Path, store: StoreSettings, certificates: Certific
 
 def address_of(server: Served) -> tuple[str, int]:
     """Return where a server listens for fronts."""
-    elsewhere = server.fronts._settings.fronts
+    elsewhere = server.fronts._elsewhere
     assert elsewhere is not None
     return elsewhere.host, elsewhere.port
 

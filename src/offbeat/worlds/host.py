@@ -12,10 +12,11 @@ from offbeat.service.server.event_loop import run_until_a_signal
 from offbeat.worlds.serve import certificates_of, prepared
 
 
-def run_host(file: HostFile, folder: Path, ready: Callable[[HostListening], None]) -> None:
+def run_host(file: HostFile, folder: Path, ready: Callable[[HostListening], None], fronts: int = 0) -> None:
     """Run a server of several runs until SIGTERM or Ctrl-C.
 
-    ``ready`` is called when it listens. Runs may name files in ``folder``.
+    ``ready`` is called when it listens. Runs may name files in ``folder``. So many ``fronts`` serve sites in processes
+    of their own.
     """
     certificates = certificates_of(file.service)
     settings = HostSettings(
@@ -23,12 +24,13 @@ def run_host(file: HostFile, folder: Path, ready: Callable[[HostListening], None
         service=file.service,
         certificates=certificates,
         login=file.login and file.login.settings(),
+        front_processes=fronts,
     )
 
     @contextmanager
     def prepare(name: str, text: str) -> Generator[PreparedRun]:
         run, admission, quota = parse_run(text, name, file, folder)
-        with prepared(run, certificates) as (run_settings, coordinator, layout):
+        with prepared(run, certificates, fronts) as (run_settings, coordinator, layout):
             limited = replace(run_settings, upload_budget=int(quota.uploads_gb * 1e9))
             yield PreparedRun(limited, coordinator, layout, admission.rule(), quota.requests_a_second)
 

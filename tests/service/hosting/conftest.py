@@ -48,6 +48,7 @@ class Host:
         self.url = listening.url
         self.folder = folder
         self.service = listening.service
+        self.fronts = listening.fronts
         self._peers: list[Peer] = []
         self.admin = self.peer(self.token_in_folder("admin"))
 
@@ -135,7 +136,7 @@ class Site:
 
 
 @contextmanager
-def hosting(folder: Path, login: LoginSettings | None = None, **service: Any) -> Generator[Host]:
+def hosting(folder: Path, fronts: int = 0, login: LoginSettings | None = None, **service: Any) -> Generator[Host]:
     """Run a server of several runs in a thread of its own."""
     listening: Future[tuple[HostListening, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
     keys = {"port": 0, "requests_a_second": 1e6, **service}
@@ -148,7 +149,7 @@ def hosting(folder: Path, login: LoginSettings | None = None, **service: Any) ->
             raise OffbeatError(f"run {name}: unknown algorithm")
         coordinator = Coordinator(
             ALGORITHMS[given["algorithm"]](),
-            torch.zeros(LENGTH),
+            torch.zeros(given.get("length", LENGTH)),
             clients=given.get("clients", 3),
             local=TOP_K if given.get("is_compressed") else PLAN,
             seed=7,
@@ -166,11 +167,12 @@ def hosting(folder: Path, login: LoginSettings | None = None, **service: Any) ->
                 service=run,
                 stop_versions=given.get("versions", math.inf),
                 burst=10**6,
+                front_processes=fronts,
                 config={**given, "algorithm": {"algorithm": given["algorithm"]}},
                 privacy=privacy,
             ),
             coordinator,
-            LAYOUT,
+            [("weight", (given["length"],))] if "length" in given else LAYOUT,
             Admission(frozenset(given.get("labels", ())), frozenset(given.get("names", ()))),
             given.get("requests_a_second"),
         )
@@ -181,7 +183,8 @@ def hosting(folder: Path, login: LoginSettings | None = None, **service: Any) ->
         def ready(server: HostListening) -> None:
             listening.set_result((server, loop, stop))
 
-        await host(HostSettings(folder=folder, service=settings, login=login), prepare, ready=ready, stop=stop)
+        host_settings = HostSettings(folder=folder, service=settings, login=login, front_processes=fronts)
+        await host(host_settings, prepare, ready=ready, stop=stop)
 
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(lambda: asyncio.run(main()))

@@ -17,7 +17,7 @@ def fooled(tmp_path):
     port = free_port()
     with false_provider() as provider:
         login = LoginSettings(provider.issuer, client_id="offbeat", roles=ROLES, url=f"http://127.0.0.1:{port}")
-        with hosting(tmp_path / "server", login, port=port) as server:
+        with hosting(tmp_path / "server", login=login, port=port) as server:
             for name in ("one", "two"):
                 server.create(name, algorithm="fedasync")
             yield Fooled(server, provider)

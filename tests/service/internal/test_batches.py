@@ -16,6 +16,7 @@ from offbeat_core.messages import (
     Received,
     UploadState,
     VisitMessage,
+    Work,
 )
 from offbeat_private.masks.envelope import RECORD_BYTES
 from pydantic import BaseModel
@@ -46,6 +47,7 @@ from offbeat.service.internal.batches import (
 from offbeat.service.internal.questions import (
     CheckIn,
     Download,
+    FindWork,
     Forward,
     GiveUp,
     HandIn,
@@ -96,7 +98,9 @@ QUESTIONS: list[BaseModel] = [
     Hello(protocol=1, front="a" * 32),
     StopWaiting(question=7),
     CheckIn(token=TOKEN, wait_seconds=20.0, protocol="1.0", supports="evaluate, privacy"),
+    FindWork(token=TOKEN, wait_seconds=20.0, without=("one", "two-3")),
     Offer(token=TOKEN, visit=2**63 - 1),
+    RenewLease(token=TOKEN, visit=0, run="one"),
     MayUpload(token=TOKEN, visit=1, header=HEADER),
     HandIn(token=TOKEN, visit=1, header=HEADER, norm=0.5, body=BODY, check_in=True),
     HandIn(token=TOKEN, visit=1, header=HEADER, norm=0.5, blob=f"0-1-{16 * 'a'}"),
@@ -118,6 +122,8 @@ MESSAGES: list[BaseModel] = [
     UploadPermission(client=7, received=RECEIVED),
     HandInAnswer(received=RECEIVED, check=CHECK),
     HandInAnswer(received=RECEIVED.model_copy(update={"next": None}), check=None),
+    Work(run="one", client=3, finished=False),
+    Work(run=None, client=None, finished=True),
     DownloadPermission(version=3, sha256=DIGEST, name="fitness-3.offbeat"),
     Beat(wanted=True, lease_seconds=None, urgent=True),
     Done(),

@@ -38,10 +38,10 @@ def start(file: Path, changes: Sequence[str], fronts: int, log_level: str, log_f
     from offbeat.config.host_file import is_host_file
 
     if is_host_file(read_table(file)):
-        if changes or fronts:
-            raise OffbeatError("--set and --fronts are for a server with one run: leave them out")
+        if changes:
+            raise OffbeatError("--set is for a server with one run: leave it out")
         write_logs(log_level, log_file)
-        _start_host(file)
+        _start_host(file, fronts)
     else:
         write_logs(log_level, log_file)
         _start_server(file, changes, fronts)
@@ -68,7 +68,7 @@ def _start_server(file: Path, changes: Sequence[str], fronts: int) -> None:
     run_server(server, ready, fronts)
 
 
-def _start_host(file: Path) -> None:
+def _start_host(file: Path, fronts: int) -> None:
     from offbeat.config.host_file import load
     from offbeat.worlds.host import run_host
 
@@ -84,7 +84,7 @@ def _start_host(file: Path) -> None:
         create = shlex.join(["offbeat", "server", "runs", "create", str(folder), "RUN.toml"])
         click.echo(f"Begin a run: {create}")
 
-    run_host(host, file.parent, ready)
+    run_host(host, file.parent, ready, fronts)
 
 
 def _show_how_to_join(service: "PlaceSection", url: str, more: Sequence[object]) -> None:

@@ -4,7 +4,7 @@ They are enrolments, admins' requests and the live page.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from offbeat_core.messages import LARGEST_PROBE
 from offbeat_core.tokens import looks_like
@@ -27,10 +27,14 @@ _OF_CONNECTION = {"connection", "content-length", "keep-alive", "transfer-encodi
 
 
 class Forwarding:
-    """An ASGI application that answers as the leader's does; it raises ``Refusal``."""
+    """An ASGI application that answers as the leader's does; it raises ``Refusal``.
 
-    def __init__(self, leader: Asks) -> None:
+    There the path has the ``prefix``.
+    """
+
+    def __init__(self, leader: Asks, prefix: Callable[[], str] = str) -> None:
         self._leader = leader
+        self._prefix = prefix
         self._room = asyncio.Semaphore(_AT_ONCE)  # of the connection; what exceeds it waits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -40,7 +44,7 @@ class Forwarding:
         try:
             question = Forward(
                 method=scope["method"],
-                path=scope["path"],
+                path=self._prefix() + scope["path"],
                 query=scope["query_string"].decode("latin-1"),
                 headers=(*headers, ("content-length", str(len(body)))),
                 peer=(scope.get("client") or ("",))[0],

@@ -8,7 +8,7 @@ import shutil
 import signal
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,8 @@ from offbeat_core.serving.console_log import event, write_logs
 from offbeat_core.serving.http_server import HttpServer, max_connections, raise_file_limit
 
 from offbeat.service.blobs.open_blobs import open_blobs
-from offbeat.service.front.front import Front
+from offbeat.service.front.front import Asks, Front
+from offbeat.service.front.front_of_runs import FrontOfRuns
 from offbeat.service.front.request_rate import RequestRate
 from offbeat.service.http.front_app import make_front_app
 from offbeat.service.internal.answers import DownloadPermission
@@ -55,6 +56,7 @@ class FrontSettings:
     upload_budget: int  # bytes of uploads under way, at most
     fronts: int = 1  # that share the listener, and the limit of connections of an address
     session_cookie: str = SECURE_COOKIE  # of people who have logged in
+    has_runs: bool = False  # whether the leader has several runs, each in a folder of its own in ``store``
 
 
 def run_child(settings: FrontSettings, listener: socket.socket, logs: tuple[str, Path | None]) -> None:
@@ -110,7 +112,12 @@ async def _serve(
     limit = max_connections(raise_file_limit())
     per_address = settings.connections_per_address or limit // 4
     connections = Connections(listener.getsockname()[1], min(-(-per_address // settings.fronts), limit))
-    app = make_front_app(_front(settings, leader, end.set), connections, settings.session_cookie)
+    if settings.has_runs:
+        assert settings.store is not None, "a front of several runs is on the leader's machine"
+        make = partial(_front_of_run, settings, end.set)
+        app = FrontOfRuns(leader, make, connections, settings.store, settings.session_cookie)
+    else:
+        app = make_front_app(_front(settings, leader, end.set, leader.run_id), connections, settings.session_cookie)
     http = HttpServer(app, connections, listener, settings.certificates, limit)
     serving = end.start(http.serve())
     end.start(connections.keep_watch())
@@ -121,12 +128,27 @@ async def _serve(
         await http.close(serving, GRACE_SECONDS)
 
 
-def _front(settings: FrontSettings, leader: LeaderConnection, failed: Callable[[BaseException], None]) -> Front:
+def _front_of_run(
+    settings: FrontSettings, failed: Callable[[BaseException], None], leader: Asks, run: Path | None
+) -> Front:
+    """Return the front of the run in this folder; None for a run that is not there."""
+    folder = settings.folder
+    if run is not None:
+        folder = run / "fronts" / settings.folder.name
+        for name in ("partial", "updates"):
+            (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+    return _front(replace(settings, folder=folder, store=run or folder), leader, failed)
+
+
+def _front(
+    settings: FrontSettings, leader: Asks, failed: Callable[[BaseException], None], run_id: str | None = None
+) -> Front:
+    """Return the front of a run; ``failed`` is called if its disk fails."""
     shared = None
     if settings.blobs is not None:
-        assert leader.run_id is not None
+        assert run_id is not None
         shared = SharedFiles(
-            open_blobs(settings.blobs, settings.folder / "partial", _CACHE_BYTES), leader.run_id, settings.folder
+            open_blobs(settings.blobs, settings.folder / "partial", _CACHE_BYTES), run_id, settings.folder
         )
     store = settings.store
     return Front(

@@ -32,11 +32,13 @@ class Home:
     Attributes:
         accounts: The sites, as clients of the server, and all tokens.
         folder: The server's.
+        run_id: The id of the server's own log.
         state: Up to the log's last row.
     """
 
     def __init__(self, store: Store, state: HomeState, log_writer: LogWriter, token_seconds: float | None) -> None:
         self.folder = store.folder
+        self.run_id = store.log.run
         self.disk = store.disk
         self.state = state
         self.log_writer = log_writer

@@ -1,10 +1,12 @@
 """The operations of a server of several runs for sites and people."""
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from offbeat_core.errors import OffbeatError
+from pydantic import BaseModel
 
+from offbeat.service.engine.waiting_clients import Turn
 from offbeat.service.hosting.home import Home
 from offbeat.service.hosting.host_messages import HostStatus, ListedRun, ListedSite, SitePage
 from offbeat.service.hosting.host_problems import host_problems
@@ -12,6 +14,7 @@ from offbeat.service.hosting.hosted_accounts import no_such_run
 from offbeat.service.hosting.runs import Runs
 from offbeat.service.hosting.site_erasure import SiteErasure
 from offbeat.service.hosting.work_search import WorkSearch
+from offbeat.service.internal.questions import CheckIn, Download, FindWork, Question
 from offbeat.service.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -53,6 +56,20 @@ class HostService:
         kind, site = self.accounts.holder_of(token or "")
         if kind == "enrolment" or (site is not None and run not in self.home.state.admitted.get(site, ())):
             raise no_such_run(run)
+
+    async def answer(self, question: Question[Any], *, has_waited: bool) -> BaseModel | Turn:
+        """Return the answer to a front's question, or its turn; see ``Leader``."""
+        if isinstance(question, FindWork):
+            values = question.model_dump(include={"token", "wait_seconds", "protocol", "supports"})
+            return await self.work.find(self.client(question.token), CheckIn(**values), question.without)
+        name = question.run or ""
+        if name not in self.home.state.runs:
+            is_operators = isinstance(question, Download) and question.by_operator
+            self.accounts.check_hash(question.token, "operator" if is_operators else "client")
+        run = await self.runs.get(name)
+        run.take_request()
+        with run.used():
+            return await run.service.leader.begin(question, has_waited=has_waited)
 
     async def confirm(self) -> None:
         """Wait until a denial holds after a kill, too."""

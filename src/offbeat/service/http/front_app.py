@@ -1,5 +1,6 @@
 """The HTTP application of a front."""
 
+from collections.abc import Callable
 from functools import partial
 
 from fastapi import FastAPI
@@ -19,12 +20,21 @@ from offbeat.service.http.typed_routes import TypedRoutes
 from offbeat.service.http.visit_routes import add_visit_routes
 
 
-def make_front_app(front: Front, connections: Connections, session_cookie: str) -> ASGIApp:
+def make_front_app(
+    front: Front, connections: Connections, session_cookie: str, prefix: Callable[[], str] = str
+) -> ASGIApp:
     """Return the application of a front.
 
-    It has routes of its own, and passes all other requests on to the leader. People who have logged in send the cookie.
+    It has routes of its own, and passes all other requests on to the leader, where their paths have the ``prefix``.
+    People who have logged in send the cookie.
     """
-    api = new_api(front, connections)
+    return front_stack(new_api(front, connections), front, connections, session_cookie, prefix)
+
+
+def front_stack(
+    api: FastAPI, front: Front, connections: Connections, session_cookie: str, prefix: Callable[[], str] = str
+) -> ASGIApp:
+    """Return an application of these routes; the leader has all others."""
 
     @api.get("/healthz", include_in_schema=False)
     async def healthz() -> Response:
@@ -35,7 +45,7 @@ def make_front_app(front: Front, connections: Connections, session_cookie: str) 
         """Count nothing: the leader counts what it refuses."""
 
     answer = partial(refusal_answer, count)
-    app = TypedRoutes(api, partial(error_answer, front.disk_refusal, count), Forwarding(front.leader))
+    app = TypedRoutes(api, partial(error_answer, front.disk_refusal, count), Forwarding(front.leader, prefix))
     app = BodyLimit(app, _check_form, answer)  # the leader checks the token itself
     app = TokenLimit(app, connections.max_per_token, answer)
     return SessionCookie(app, session_cookie)

@@ -6,7 +6,7 @@ It is JSON for the messages, and then the bodies of those that have one.
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar, get_args
 
-from offbeat_core.messages import Beat, EvaluationReceipt, Number, Request
+from offbeat_core.messages import Beat, EvaluationReceipt, Number, Request, Work
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_json
 
@@ -54,6 +54,7 @@ class Told(Request):
     body: Number
     refused: Refused | None = None
     check_in: CheckInAnswer | None = None
+    work: Work | None = None
     offer: OfferAnswer | None = None
     upload_permission: UploadPermission | None = None
     hand_in: HandInAnswer | None = None

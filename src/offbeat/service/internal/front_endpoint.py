@@ -21,10 +21,10 @@ from offbeat.service.internal.channel import Address, Channel, shown
 from offbeat.service.internal.questions import (
     INTERNAL_PROTOCOL,
     LARGEST_FRONT_WEIGHT,
-    CheckIn,
     Hello,
     Question,
     StopWaiting,
+    WaitingQuestion,
     weight,
 )
 from offbeat.service.refusal import Refusal
@@ -46,8 +46,8 @@ class FrontEndpoint:
     Args:
         run: The run's id.
         handler: Called with a question and whether it has waited, each in a task; returns an answer of the question's
-            class or raises ``Refusal``. For a ``CheckIn`` that has not waited it may return a turn, after which it is
-            called again. It or the turn is cancelled if nobody waits any more for the answer.
+            class or raises ``Refusal``. For a ``WaitingQuestion`` that has not waited it may return a turn, after which
+            it is called again. It or the turn is cancelled if nobody waits any more for the answer.
     """
 
     def __init__(self, run: str, handler: Handler) -> None:
@@ -115,7 +115,7 @@ class _FrontChannel(Channel):
         self._front: str | None = None
         self._last = -1  # the last question's id
         self._tasks: set[asyncio.Future[Any]] = set()
-        self._waiting: dict[int, asyncio.Future[Any]] = {}  # check-ins: handlers, or turns
+        self._waiting: dict[int, asyncio.Future[Any]] = {}  # handlers, or turns
         self._weight = 0
 
     def opened(self) -> None:
@@ -192,7 +192,7 @@ class _FrontChannel(Channel):
         self._weight += size
         task = self._loop.create_task(self._answer(number, question, has_waited))
         self._tasks.add(task)
-        if isinstance(question, CheckIn):
+        if isinstance(question, WaitingQuestion):
             self._waiting[number] = task
         task.add_done_callback(partial(self._end, number, question))
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from offbeat.service.internal.answers import Farewell, Refused, Welcome
 from offbeat.service.internal.batches import FRONT_OPENING, ProtocolError, asked, read_told
 from offbeat.service.internal.channel import Channel
-from offbeat.service.internal.questions import CheckIn, Hello, Question, StopWaiting
+from offbeat.service.internal.questions import Hello, Question, StopWaiting, WaitingQuestion
 from offbeat.service.refusal import Refusal
 
 
@@ -35,8 +35,8 @@ class PendingQuestion:
     sends: int = 0
 
     def shorten_wait(self, seconds: float) -> None:
-        """Let the question wait only for the rest of its time, if it is a check-in."""
-        if isinstance(self.question, CheckIn):
+        """Let the question wait only for the rest of its time, if it waits."""
+        if isinstance(self.question, WaitingQuestion):
             self.question = self.question.model_copy(update={"wait_seconds": max(0.0, seconds)})
 
     def refuse(self, refusal: Refusal) -> None:
@@ -97,8 +97,8 @@ class LeaderChannel(Channel):
         self.pending[self._last] = pending
 
     def stop(self, pending: PendingQuestion) -> None:
-        """Tell the leader that nobody waits for the answer, if it is a check-in."""
-        if isinstance(pending.question, CheckIn) and self.pending.get(pending.number) is pending:
+        """Tell the leader that nobody waits for the answer, if it waits."""
+        if isinstance(pending.question, WaitingQuestion) and self.pending.get(pending.number) is pending:
             del self.pending[pending.number]
             self._owner.release(pending)
             self._send(StopWaiting(question=pending.number))

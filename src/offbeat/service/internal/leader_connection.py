@@ -18,10 +18,10 @@ from offbeat.service.internal.leader_channel import LeaderChannel, PendingQuesti
 from offbeat.service.internal.questions import (
     INTERNAL_PROTOCOL,
     LARGEST_FRONT_WEIGHT,
-    CheckIn,
     Forward,
     Hello,
     Question,
+    WaitingQuestion,
     weight,
 )
 
@@ -92,7 +92,8 @@ class LeaderConnection:
             largest //= 2  # so that these, which weigh much, leave room for others
         if self._weight + size > largest:
             raise busy("too many requests wait for the server that leads", Unsent)
-        deadline = self._loop.time() + _ANSWER_SECONDS + (question.wait_seconds if isinstance(question, CheckIn) else 0)
+        waits = question.wait_seconds if isinstance(question, WaitingQuestion) else 0.0
+        deadline = self._loop.time() + _ANSWER_SECONDS + waits
         pending = PendingQuestion(question, self._loop.create_future(), deadline, size)
         self._weight += size
         if self._channel is None:

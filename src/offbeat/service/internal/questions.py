@@ -5,7 +5,18 @@ A token is the SHA-256 of a client's bearer token: the leader checks it in each 
 
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
-from offbeat_core.messages import Beat, EvaluationReceipt, EvaluationResult, Hex32, Number, Request, WaitSeconds
+from offbeat_core.messages import (
+    MOST_RUNS,
+    Beat,
+    EvaluationReceipt,
+    EvaluationResult,
+    Hex32,
+    Number,
+    Request,
+    RunName,
+    WaitSeconds,
+    Work,
+)
 from pydantic import BaseModel, Field
 
 from offbeat.service.internal.answers import (
@@ -40,11 +51,19 @@ A = TypeVar("A", bound=BaseModel)
 class Question(Request, Generic[A]):
     """A question; its answer is of the class ``answer``.
 
-    ``least_weight`` is about how many bytes it takes at the leader until it is answered, beside its body.
+    ``least_weight`` is about how many bytes it takes at the leader until it is answered, beside its body. ``run`` is
+    that which the question is about, on a server of several runs.
     """
 
     answer: ClassVar[type[BaseModel]]
     least_weight: ClassVar[int] = 2**12
+    run: RunName | None = None
+
+
+class WaitingQuestion(Question[A]):
+    """A question whose answer may take ``wait_seconds``; the front may stop waiting."""
+
+    wait_seconds: WaitSeconds = 0.0
 
 
 class Hello(Request):
@@ -62,7 +81,7 @@ class StopWaiting(Request):
     question: Number
 
 
-class CheckIn(Question[CheckInAnswer]):
+class CheckIn(WaitingQuestion[CheckInAnswer]):
     """A client's request for work.
 
     Without work it is answered after ``wait_seconds``. ``protocol`` and ``supports`` are the client's headers
@@ -72,7 +91,17 @@ class CheckIn(Question[CheckInAnswer]):
     answer = CheckInAnswer
     kind: Literal["check_in"] = "check_in"
     token: Hex32
-    wait_seconds: WaitSeconds = 0.0
+    protocol: _Text | None = None
+    supports: _Text | None = None
+
+
+class FindWork(WaitingQuestion[Work]):
+    """A site's question in which run there is work; see ``WorkRequest``."""
+
+    answer = Work
+    kind: Literal["find_work"] = "find_work"
+    token: Hex32
+    without: Annotated[tuple[RunName, ...], Field(max_length=MOST_RUNS)] = ()
     protocol: _Text | None = None
     supports: _Text | None = None
 
@@ -185,6 +214,7 @@ AnyQuestion = Annotated[
     Hello
     | StopWaiting
     | CheckIn
+    | FindWork
     | Offer
     | MayUpload
     | HandIn

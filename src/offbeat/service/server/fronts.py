@@ -11,6 +11,7 @@ import signal
 import socket
 import tempfile
 import time
+from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,14 @@ from offbeat.service.engine.operations import Operations
 from offbeat.service.engine.waiting_clients import Turn
 from offbeat.service.front.forwarding import forwarded
 from offbeat.service.front.front_process import FrontSettings, run_child
-from offbeat.service.internal.front_endpoint import FrontEndpoint
+from offbeat.service.internal.front_endpoint import FrontEndpoint, Handler
 from offbeat.service.internal.internal_certificates import leader_context
 from offbeat.service.internal.questions import Forward, Question
+from offbeat.service.log.log_writer import LogWriter
 from offbeat.service.login.login_settings import SECURE_COOKIE
 from offbeat.service.refusal import Refusal
 from offbeat.service.server.common_end import GRACE_SECONDS
-from offbeat.service.server_settings import ServerSettings
+from offbeat.service.server_settings import FrontsElsewhere, ServerSettings
 
 _LOOK_SECONDS = 0.25  # between two looks whether a child has ended
 _MOST_FAILURES = 5  # in a row, each soon after the last
@@ -43,10 +45,12 @@ class Fronts:
     """Answers fronts, and runs those on this machine.
 
     Args:
-        service: What the leader does.
-        leader: Answers the questions of fronts.
-        app: Answers the requests that fronts pass on.
-        settings: The server's.
+        run: The run's id, or that of the server of several.
+        log_writer: Knows the epoch, and whether another server may lead.
+        answer: Answers a question; see ``FrontEndpoint``.
+        elsewhere: Where fronts on other machines connect; None if there are none.
+        number: How many fronts there are on this machine.
+        settings: Theirs; each has a folder of its own in this one.
         listener: The socket at which clients connect, for the fronts on this machine.
 
     Attributes:
@@ -54,29 +58,36 @@ class Fronts:
     """
 
     def __init__(
-        self, service: Operations, leader: Leader, app: ASGIApp, settings: ServerSettings, listener: socket.socket
+        self,
+        run: str,
+        log_writer: LogWriter,
+        answer: Handler,
+        elsewhere: FrontsElsewhere | None,
+        number: int,
+        settings: FrontSettings,
+        listener: socket.socket,
     ) -> None:
-        self._service = service
-        self._leader = leader
-        self._app = app
+        self._log_writer = log_writer
+        self._elsewhere = elsewhere
+        self._number = number
         self._settings = settings
         self._listener = listener
-        self._endpoint = FrontEndpoint(str(service.engine.run.state.run_id), self._answer)
+        self._endpoint = FrontEndpoint(run, answer)
         self._socket: Path | None = None  # for children
         self.children: list[BaseProcess] = []
         self._is_closing = False
 
     async def run(self) -> None:
         """Accept fronts, and keep the children running; never returns."""
-        self._endpoint.lead(self._service.engine.log_writer.epoch)
-        elsewhere = self._settings.fronts
+        self._endpoint.lead(self._log_writer.epoch)
+        elsewhere = self._elsewhere
         if elsewhere is not None:
             await self._endpoint.listen((elsewhere.host, elsewhere.port), leader_context(elsewhere.certificates))
-        if self._settings.front_processes:
+        if self._number:
             # A short path, as a Unix socket needs.
             self._socket = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="offbeat-")) / "leader"
             await self._endpoint.listen(self._socket)
-            self.children = [self._start(number, self._socket) for number in range(self._settings.front_processes)]
+            self.children = [self._start(number, self._socket) for number in range(self._number)]
         await self._keep_watch()
 
     async def _keep_watch(self) -> None:
@@ -104,7 +115,7 @@ class Fronts:
                 self.children[number] = self._start(number, self._socket)
 
     def _lead_unless_silent(self) -> None:
-        log_writer, leads = self._service.engine.log_writer, self._endpoint.epoch is not None
+        log_writer, leads = self._log_writer, self._endpoint.epoch is not None
         if leads and log_writer.is_silent:
             self._endpoint.follow("its log does not answer")
         elif not leads and not log_writer.is_silent and not self._is_closing:
@@ -125,21 +136,7 @@ class Fronts:
             shutil.rmtree(self._socket.parent, ignore_errors=True)
 
     def _start(self, number: int, leader: Path) -> BaseProcess:
-        settings = self._settings
-        front = FrontSettings(
-            folder=settings.folder / "fronts" / str(number),
-            store=settings.folder,
-            blobs=settings.store and settings.store.blobs,
-            is_presigned=settings.store is not None and settings.store.presigned,
-            leaders=[leader],
-            certificates=settings.certificates,
-            requests_a_second=settings.service.requests_a_second,
-            connections_per_address=settings.service.connections_per_address,
-            burst=settings.burst,
-            upload_budget=settings.upload_budget // settings.front_processes,
-            fronts=settings.front_processes,
-            session_cookie=SECURE_COOKIE if settings.login is None else settings.login.cookie,
-        )
+        front = replace(self._settings, folder=self._settings.folder / str(number), leaders=[leader])
         # A new interpreter: this one has threads, which a fork would break.
         child = multiprocessing.get_context("spawn").Process(
             target=run_child,
@@ -155,13 +152,38 @@ class Fronts:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return child
 
-    async def _answer(self, question: Question[Any], has_waited: bool) -> BaseModel | Turn:
+
+def front_settings(settings: ServerSettings) -> FrontSettings:
+    """Return the settings of the fronts on a leader's machine."""
+    number = max(settings.front_processes, 1)
+    return FrontSettings(
+        folder=settings.folder / "fronts",
+        store=settings.folder,
+        blobs=settings.store and settings.store.blobs,
+        is_presigned=settings.store is not None and settings.store.presigned,
+        leaders=[],
+        certificates=settings.certificates,
+        requests_a_second=settings.service.requests_a_second,
+        connections_per_address=settings.service.connections_per_address,
+        burst=settings.burst,
+        upload_budget=settings.upload_budget // number,
+        fronts=number,
+        session_cookie=SECURE_COOKIE if settings.login is None else settings.login.cookie,
+    )
+
+
+def answers(service: Operations, leader: Leader, app: ASGIApp) -> Handler:
+    """Return what answers the questions of fronts: ``app`` those that they pass on."""
+
+    async def answer(question: Question[Any], has_waited: bool) -> BaseModel | Turn:
         if isinstance(question, Forward):
-            return await forwarded(self._app, question)
+            return await forwarded(app, question)
         try:
-            return await self._leader.begin(question, has_waited=has_waited)
+            return await leader.begin(question, has_waited=has_waited)
         except Refusal as refusal:
-            self._service.count_refusal(refusal.kind)
+            service.count_refusal(refusal.kind)
             if 400 <= refusal.status < 500:
-                await self._service.engine.confirm()
+                await service.engine.confirm()
             raise
+
+    return answer

@@ -31,7 +31,7 @@ from offbeat.service.log.log import LogUnavailableError
 from offbeat.service.refusal import Refusal
 from offbeat.service.server.addresses import local_host, public_host, write_address
 from offbeat.service.server.common_end import GRACE_SECONDS, CommonEnd, unless_stopped
-from offbeat.service.server.fronts import Fronts
+from offbeat.service.server.fronts import Fronts, answers, front_settings
 from offbeat.service.server.run_service import RunService, beside_requests, folder_token, open_service
 from offbeat.service.server_settings import AddressSettings, ServerSettings
 from offbeat.service.store.disk import UnreachableFilesError
@@ -124,7 +124,15 @@ async def _serve(
     url, public_url = urls(settings.service, port, has_tls=settings.certificates is not None)
     connections = Connections(port, most_connections(settings.service, limit))
     run = RunService(settings, service, checkpoints, connections, public_url)
-    fronts = Fronts(service, run.leader, run.app, settings, listener)
+    fronts = Fronts(
+        str(service.engine.run.state.run_id),
+        service.engine.log_writer,
+        answers(service, run.leader, run.app),
+        settings.fronts,
+        settings.front_processes,
+        front_settings(settings),
+        listener,
+    )
     http = None
     if not settings.front_processes:
         http = HttpServer(run.app, connections, listener, settings.certificates, limit)
