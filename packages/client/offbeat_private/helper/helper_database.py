@@ -62,7 +62,11 @@ class HelperDatabase:
             self._connection = sqlite3.connect(
                 f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False
             )
-            self._prepare(folder, new=new)
+            try:
+                self._prepare(folder, new=new)
+            except BaseException:
+                self._connection.close()
+                raise
         except sqlite3.Error as error:
             raise OffbeatError(f"cannot use {path}: {error}") from None
 
