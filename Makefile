@@ -7,7 +7,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help oldest run check bytecode test test-long test-all test-studies test-algorithm lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower test-peers gpu-packages planted bench-service bench-viewers bench-privacy oidc-provider front-picture live-page docs axe reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger images pythons clean
+.PHONY: help oldest run check bytecode test test-long test-all test-studies test-algorithm lint types unit coverage kills torture simulate-cluster torture-cluster audit faults hostile bench-simulation bench-peers bench-gpu test-gpu test-flower test-peers gpu-packages planted bench-service bench-viewers bench-privacy oidc-provider front-picture live-page docs axe reference algorithm missing benchmark-docs theory-docs performance-docs service-docs figures results wheel stranger images pythons resolve clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -255,8 +255,11 @@ stranger: ## follow the tutorial and a new server's README from the wheel in an 
 images: ## build the images of the template service on Debian 12 and run a server and two sites in them (as root; needs podman, runc and debootstrap)
 	tools/images.sh
 
+pythons: ## run quick tests on the Pythons from 3.11 to 3.14 that are here, or that debootstrap gets as root (half an hour each; not in CI)
+	tools/pythons.sh
+
 # Nothing is installed: a resolver only looks whether each dependency has a wheel.
-pythons: ## resolve the dependencies for Pythons and systems on which Offbeat has not been run
+resolve: ## resolve the dependencies for Pythons and systems on which Offbeat has not been run
 	$(PYTHON) -m venv build/resolver
 	build/resolver/bin/python -m pip install --quiet uv
 	set -e; for system in linux macos windows; do for version in 3.11 3.12 3.13 3.14; do \
