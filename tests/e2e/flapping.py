@@ -28,9 +28,12 @@ FEDASYNC = "algorithm = 'fedasync'\nconcurrency = 10"
 
 
 class Flapping(threading.Thread):
-    """A client that comes and goes, over a connection that breaks, and keeps its receipts."""
+    """A client that comes and goes, over a connection that breaks, and keeps its receipts.
 
-    def __init__(self, url: str, token: str, length: int, stop: threading.Event, seed: int) -> None:
+    ``salt`` tells its updates from those of another run.
+    """
+
+    def __init__(self, url: str, token: str, length: int, stop: threading.Event, seed: int, salt: int = 0) -> None:
         super().__init__(daemon=True)
         self.told: dict[int, Receipt] = {}  # by visit
         self.client = -1
@@ -38,25 +41,37 @@ class Flapping(threading.Thread):
         self.digests: dict[int, str] = {}  # of the parameters that were downloaded, by version
         self._token = token
         self._length = length
+        self._salt = salt
         self._ended = stop
         self._random = random.Random(seed)
         self._http = httpx.Client(base_url=url, headers={"Offbeat-Protocol": PROTOCOL}, timeout=10.0, verify=False)
 
+    def enrol(self) -> str | None:
+        """Enrol, and return the client's token."""
+        enrolled = self.ask("POST", "/v1/enrol", token=self._token, json={})
+        if enrolled is None:
+            return None
+        self.client, self._token = enrolled["client"], enrolled["token"]
+        return self._token
+
     def run(self) -> None:
         try:
-            enrolled = self._ask("POST", "/v1/enrol", token=self._token, json={})
-            if enrolled is None:
+            if self.enrol() is None:
                 return
-            self.client, self._token = enrolled["client"], enrolled["token"]
             while not self._ended.is_set():
-                self._turn()
+                self.turn()
         except Exception as error:
             self.problems.append(repr(error))
         finally:
-            self._http.close()
+            self.close()
 
-    def _turn(self) -> None:
-        answer = self._ask("POST", "/v1/checkin", json={"wait_seconds": self._random.choice([0.0, 0.3])})
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def turn(self) -> None:
+        """Do a visit, if there is work."""
+        answer = self.ask("POST", "/v1/checkin", json={"wait_seconds": self._random.choice([0.0, 0.3])})
         visit = answer and answer["visit"]
         if not visit:
             time.sleep(0.02)
@@ -66,7 +81,7 @@ class Flapping(threading.Thread):
         time.sleep(self._random.choice([0.0, 0.0, 0.05, 0.2]))
         fate = self._random.random()
         if fate < 0.05:
-            self._ask("POST", f"/v1/visits/{visit['number']}/give-up")
+            self.ask("POST", f"/v1/visits/{visit['number']}/give-up")
         elif fate < 0.1:
             time.sleep(2.0)  # longer than its lease
         else:
@@ -87,7 +102,7 @@ class Flapping(threading.Thread):
 
     def _upload(self, visit: dict[str, Any], *, again: bool) -> None:
         number = visit["number"]
-        body = body_of(vector_of(self.client, number, self._length))
+        body = body_of(vector_of(self.client, number, self._length, self._salt))
         head = {
             "version": visit["version"],
             "model_sha256": visit["model_sha256"],
@@ -100,7 +115,7 @@ class Flapping(threading.Thread):
         }
         pieces = self._random.random() < 0.3
         while not self._ended.is_set():
-            state = self._ask("GET", f"/v1/uploads/{number}")
+            state = self.ask("GET", f"/v1/uploads/{number}")
             if state is None:
                 return
             if not state["wanted"]:
@@ -109,7 +124,7 @@ class Flapping(threading.Thread):
             offset = state["offset"]
             end = offset + self._random.randrange(1, len(body)) if pieces else len(body)
             headers = {"Offbeat-Update": json.dumps(head), "Upload-Offset": str(offset)}
-            answer = self._ask("PUT", f"/v1/uploads/{number}", content=body[offset:end], headers=headers)
+            answer = self.ask("PUT", f"/v1/uploads/{number}", content=body[offset:end], headers=headers)
             if answer and "receipt" in answer:
                 self._note(number, answer["receipt"])
                 if not again:
@@ -121,7 +136,7 @@ class Flapping(threading.Thread):
         if self.told.setdefault(number, said) != said:
             self.problems.append(f"visit {number}: first {self.told[number]}, then {said}")
 
-    def _ask(self, method: str, path: str, *, token: str | None = None, headers: Any = None, **what: Any) -> Any:
+    def ask(self, method: str, path: str, *, token: str | None = None, headers: Any = None, **what: Any) -> Any:
         """Ask until there is an answer; None if there is none before the end, or the request was refused for good."""
         headers = {"Authorization": f"Bearer {token or self._token}", **(headers or {})}
         while not self._ended.is_set():
@@ -135,6 +150,8 @@ class Flapping(threading.Thread):
                 continue
             if answer.status_code >= 500:
                 self.problems.append(f"{method} {path}: {answer.status_code} {answer.text}")
+            if "no-such-run" in answer.text:
+                self.problems.append(f"{method} {path}: {answer.text}")
             if answer.status_code in (404, 409):  # it is over, or the body went on elsewhere
                 return None
             if answer.status_code >= 400:
@@ -163,8 +180,8 @@ def check_counts(folder: Path, undisturbed: Undisturbed) -> list[dict[str, Any]]
     return listed
 
 
-def vector_of(client: int, visit: int, length: int) -> Tensor:
-    return torch.randn(length, generator=torch.Generator().manual_seed(1000 * client + visit))
+def vector_of(client: int, visit: int, length: int, salt: int = 0) -> Tensor:
+    return torch.randn(length, generator=torch.Generator().manual_seed(10**9 * salt + 1000 * client + visit))
 
 
 @contextmanager

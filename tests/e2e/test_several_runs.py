@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.e2e.client_processes import ClientProcess
-from tests.e2e.server_process import Launcher, Server, until
-from tests.e2e.test_service_bad_lines import FEDBUFF, SCAFFOLD, SMALL_LENGTH, check_notes, encoded, learnt
+from tests.e2e.host_process import Host
+from tests.e2e.server_process import Launcher, until
+from tests.e2e.test_service_bad_lines import FEDBUFF, SCAFFOLD, check_notes, encoded, learnt
 from tests.e2e.undisturbed import Undisturbed
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals")
@@ -26,49 +26,6 @@ RUNS = {
     "one": FEDBUFF.replace("buffer_size = 3", "buffer_size = 2"),
     "two": SCAFFOLD.replace("cohort = 3", "cohort = 2"),
 }
-HOST = """
-[service]
-folder = "server"
-port = {port}
-tls = false
-requests_a_second = 1e6
-"""
-_OF_THE_SERVER = ("folder =", "port =", "tls =", "requests_a_second =")
-
-
-class Host(Server):
-    """A server of several runs in a process of its own; ``files`` are those of the runs as servers of their own."""
-
-    def __init__(self, launcher: Launcher, folder: Path, runs: dict[str, str], clients: int) -> None:
-        self.files: dict[str, Path] = {}
-        for name, algorithm in runs.items():
-            super().__init__(launcher, folder, algorithm, SMALL_LENGTH, clients)
-            self.files[name] = self.file.rename(folder / f"{name}.toml")
-        self.file.write_text(HOST.format(port=self.port))
-
-    def ask(self, method: str, path: str, **options: object) -> httpx.Response:
-        """Return the answer to an admin's request; repeat it until there is one."""
-        headers = {"Authorization": f"Bearer {self.token('admin')}"}
-
-        def send() -> httpx.Response | None:
-            try:
-                answer = httpx.request(method, self.url + path, headers=headers, timeout=30, **options)
-            except httpx.TransportError:
-                return None
-            return None if answer.status_code == 503 else answer
-
-        return until(send)
-
-    def create(self) -> None:
-        for name, file in self.files.items():
-            lines = [line for line in file.read_text().splitlines() if not line.startswith(_OF_THE_SERVER)]
-            answer = self.ask("POST", "/v1/runs", json={"name": name, "file": "\n".join(lines)})
-            assert answer.status_code == 201, answer.text
-
-    def counted(self) -> list[int]:
-        """Return how many updates have counted in each run."""
-        runs = self.ask("GET", "/v1/status").json()["runs"]
-        return [run.get("counted") or 0 for run in runs]
 
 
 def test_whoever_is_killed_each_update_counts_once_in_its_run(
@@ -78,9 +35,11 @@ def test_whoever_is_killed_each_update_counts_once_in_its_run(
     print(f"random numbers from seed {seed}")  # shown if the test fails
     numbers = random.Random(seed)
     (tmp_path / "gate").write_text(str(10**9))
-    with Host(launcher, tmp_path, RUNS, CLIENTS) as server:
+    with Host(launcher, tmp_path, CLIENTS) as server:
         server.start()
-        server.create()
+        for name, algorithm in RUNS.items():
+            answer = server.ask("POST", "/v1/runs", json={"name": name, "file": server.text(name, algorithm)})
+            assert answer.status_code == 201, answer.text
         options = {"url": server.url, "token": server.token("enrolment"), "gate": str(tmp_path / "gate")}
         clients = [ClientProcess(launcher, tmp_path / f"client-{number}", **options) for number in range(CLIENTS)]
         try:

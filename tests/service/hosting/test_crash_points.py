@@ -28,7 +28,7 @@ _HOME_SECONDS = 0.03  # that the server's own log takes longer: a run that does 
 
 @dataclass
 class World:
-    """What a server must hold after what it has acknowledged."""
+    """The content that a server must hold after what it has acknowledged."""
 
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
     sites: list[dict[str, Any]] = field(default_factory=list)
@@ -98,15 +98,15 @@ def script(server: Host) -> Generator[Callable[[World], None]]:
     yield work(0)
     yield work(1)
     yield work(0)
-    yield post("/v1/sites/1/labels", {"labels": ["eu", "gpu"]}, lambda world: world.sites[1].update(labels=["eu", "gpu"]))
+    labels = {"labels": ["eu", "gpu"]}
+    yield post("/v1/sites/1/labels", labels, lambda world: world.sites[1].update(labels))
     yield work(1)
     yield post("/v1/sites/0/rename", {"name": "A"}, lambda world: world.sites[0].update(name="A"))
     assert server.admin.http.delete("/v1/sites/0").is_success
     yield lambda world: world.sites[0].update(is_revoked=True)
     yield work(1)
-    yield post(
-        "/runs/one/v1/admin/extend", {"versions": 9}, lambda world: world.runs["one"].update(stop_versions=9, is_over=False)
-    )
+    extended = {"stop_versions": 9, "is_over": False}
+    yield post("/runs/one/v1/admin/extend", {"versions": 9}, lambda world: world.runs["one"].update(extended))
     yield enrol("c", "gpu")
     yield work(2)
     yield post("/runs/gpu/v1/admin/end", {}, lambda world: world.runs["gpu"].update(is_over=True))
@@ -193,11 +193,10 @@ def check_sites(server: Host, now: World) -> None:
 def test_a_kill_after_any_append_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kills, changes = Kills(tmp_path / "server", tmp_path / "copies"), list[Callable[[World], None]]()
     (tmp_path / "copies").mkdir()
-    with hosting(tmp_path / "server") as server:
-        with kills.after_each_append(monkeypatch):
-            for change in script(server):
-                changes.append(change)
-                kills.answered += 1
+    with hosting(tmp_path / "server") as server, kills.after_each_append(monkeypatch):
+        for change in script(server):
+            changes.append(change)
+            kills.answered += 1
     after = worlds(changes)
     after.append(after[-1])
     tokens = [site["token"] for site in after[-1].sites]
