@@ -1,9 +1,9 @@
 """Sections of an experiment's file except ``[local]`` and ``[population]``."""
 
-from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from offbeat_core.errors import setting
+from offbeat_core.number_checks import short
 from offbeat_core.tables.section import Count, Positive, Section
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
@@ -204,9 +204,12 @@ class AlgorithmTable(BaseModel):
     def _make_pattern_absolute(cls, table: Any, info: ValidationInfo) -> Any:
         match table:
             case {"pattern": {"name": str(name)} as pattern} if is_import_path(name):
-                # algorithm_table.py reports a wrong import path together with the key.
-                with suppress(ValueError):
+                try:
                     return {**table, "pattern": {**pattern, "name": name_or_import_path(name, info, ())}}
+                except ValueError as error:
+                    # algorithm_table.py reports a wrong import path together with the key, but it also imports.
+                    if (info.context or {}).get("within") is not None:
+                        raise ValueError(f"pattern.name = {short(name)}: {error}") from None
             case _:
                 pass
         return table

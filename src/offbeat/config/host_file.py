@@ -75,7 +75,7 @@ def parse_run(text: str, name: str, host: HostFile, folder: Path) -> tuple[Serve
     """
     try:
         table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
         raise OffbeatError(f"run {name}: not TOML: {error}") from None
     with error_prefix(f"run {name}", table):
         service: Any = table.get("service", {})

@@ -5,8 +5,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from offbeat_core.serving.certificates import Certificates
+
 from offbeat.config.host_file import HostFile, parse_run
-from offbeat.service.hosting.hosted_run import PreparedRun
+from offbeat.service.hosting.hosted_run import Prepare, PreparedRun
 from offbeat.service.hosting.hosting import HostListening, HostSettings, host
 from offbeat.service.server.event_loop import run_until_a_signal
 from offbeat.worlds.serve import certificates_of, prepared
@@ -26,6 +28,12 @@ def run_host(file: HostFile, folder: Path, ready: Callable[[HostListening], None
         login=file.login and file.login.settings(),
         front_processes=fronts,
     )
+    prepare = preparing(file, folder, certificates)
+    run_until_a_signal(lambda stop: host(settings, prepare, ready=ready, stop=stop))
+
+
+def preparing(file: HostFile, folder: Path, certificates: Certificates | None = None) -> Prepare:
+    """Return what prepares the runs of a server; they may name files in ``folder``."""
 
     @contextmanager
     def prepare(name: str, text: str) -> Generator[PreparedRun]:
@@ -34,4 +42,4 @@ def run_host(file: HostFile, folder: Path, ready: Callable[[HostListening], None
             limited = replace(run_settings, upload_budget=int(quota.uploads_gb * 1e9))
             yield PreparedRun(limited, coordinator, layout, admission.rule(), quota.requests_a_second)
 
-    run_until_a_signal(lambda stop: host(settings, prepare, ready=ready, stop=stop))
+    return prepare
