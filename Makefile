@@ -97,7 +97,7 @@ kills: .venv/installed-dev ## kill a run and a sweep at 20 random moments, resum
 	OFFBEAT_KILLS=20 $(BIN)/pytest -v tests/e2e/test_resume.py tests/e2e/test_sweep_kills.py
 
 torture: .venv/installed-dev ## kill server and clients, 200 times each of six runs, on good lines and bad ones, and of two on one server, then server, helper and clients of five private runs, 200 times each (CI: 3, and 1 each; takes two hours)
-	OFFBEAT_SERVER_KILLS=200 $(BIN)/pytest -v tests/e2e/test_service_kills.py tests/e2e/test_service_bad_lines.py tests/e2e/test_several_runs.py
+	OFFBEAT_SERVER_KILLS=200 $(BIN)/pytest -v tests/e2e/test_service_kills.py tests/e2e/test_service_bad_lines.py tests/e2e/test_several_runs.py tests/e2e/test_host_kills.py tests/service/hosting/test_crash_points.py
 	OFFBEAT_PRIVATE_KILLS=200 $(BIN)/pytest -v tests/e2e/test_private_service.py
 
 simulate-cluster: .venv/installed-dev ## play schedules of a simulated cluster for ten minutes, from a new seed each time (CI: 8 seconds, from seed 0)
@@ -114,8 +114,8 @@ audit: .venv/installed-dev ## attack the noise of private sums 20 times for each
 faults: .venv/installed-dev ## let each system call of the service fail once in process, and 200 of a real server's (needs strace)
 	OFFBEAT_FAULTS=all OFFBEAT_SERVER_FAULTS=200 $(BIN)/pytest -v tests/service/test_faults.py tests/e2e/test_service_faults.py
 
-hostile: .venv/installed-dev ## attack a server with 100,000 hostile connections, over HTTP and over TLS (CI: 300 each), and 100,000 callbacks of logins (CI: 1,000)
-	OFFBEAT_HOSTILE=100000 $(BIN)/pytest -v tests/service/test_hostile.py tests/service/login/test_random_callbacks.py
+hostile: .venv/installed-dev ## attack a server with 100,000 hostile connections, over HTTP and over TLS, and one of several runs, with 100,000 files of runs (CI: 300 each), and 100,000 callbacks of logins (CI: 1,000)
+	OFFBEAT_HOSTILE=100000 $(BIN)/pytest -v tests/service/test_hostile.py tests/service/hosting/test_hostile_host.py tests/worlds/test_hostile_run_files.py tests/service/login/test_random_callbacks.py
 
 bench-simulation: .venv/installed ## client updates a second, beside a plain loop; ARGS="--quick" takes a few minutes
 	$(BIN)/python benchmarks/simulation.py $(ARGS)

@@ -20,7 +20,7 @@ from offbeat.coordinator import Coordinator
 from offbeat.coordinator.participation_limits import Participation
 from offbeat.service.engine.privacy_status import Budget, PrivacySettings
 from offbeat.service.hosting.admission import Admission
-from offbeat.service.hosting.hosted_run import HostedRun, PreparedRun
+from offbeat.service.hosting.hosted_run import HostedRun, Prepare, PreparedRun
 from offbeat.service.hosting.hosting import HostListening, HostSettings, host
 from offbeat.service.login.login_settings import LoginSettings
 from offbeat.service.server_settings import ServerSettings, ServiceSettings
@@ -136,8 +136,14 @@ class Site:
 
 
 @contextmanager
-def hosting(folder: Path, fronts: int = 0, login: LoginSettings | None = None, **service: Any) -> Generator[Host]:
-    """Run a server of several runs in a thread of its own."""
+def hosting(
+    folder: Path,
+    fronts: int = 0,
+    login: LoginSettings | None = None,
+    prepare_file: Prepare | None = None,
+    **service: Any,
+) -> Generator[Host]:
+    """Run a server of several runs in a thread of its own; ``prepare_file`` is for runs with files of TOML."""
     listening: Future[tuple[HostListening, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
     keys = {"port": 0, "requests_a_second": 1e6, **service}
     settings = ServiceSettings.model_construct(**keys)
@@ -184,7 +190,7 @@ def hosting(folder: Path, fronts: int = 0, login: LoginSettings | None = None, *
             listening.set_result((server, loop, stop))
 
         host_settings = HostSettings(folder=folder, service=settings, login=login, front_processes=fronts)
-        await host(host_settings, prepare, ready=ready, stop=stop)
+        await host(host_settings, prepare_file or prepare, ready=ready, stop=stop)
 
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(lambda: asyncio.run(main()))

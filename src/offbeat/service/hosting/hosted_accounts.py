@@ -51,7 +51,7 @@ class HostedAccounts(Accounts):
 
     def check_any(self, token: str | None, *, may_have_ended: bool) -> None:
         """Check a token of any kind; see ``Accounts``."""
-        if token and self._is_own(token_hash(token)):
+        if token and self._account(token) is not None:
             super().check_any(token, may_have_ended=may_have_ended)
             return
         self._home.check_any(token, may_have_ended=False)
