@@ -155,6 +155,8 @@ def test_a_refused_file_says_where_it_names_another(prepare: Prepare) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        tomli_w.dumps(RUN | {"service": {"clients": 10**18}}),
+        tomli_w.dumps(RUN | {"model": {"name": "mlp", "hidden": [10**15]}, "data": {"name": "digits"}}),
         "[" * 10_000,
         "a = " + "[" * 10_000,
         "a = " + "{a=" * 5_000,
@@ -171,9 +173,9 @@ def test_a_refused_file_says_where_it_names_another(prepare: Prepare) -> None:
         "\ufeffa = 1",
         "\x00",
     ],
-    ids=range(15),
+    ids=range(17),
 )
-def test_what_is_hardly_toml_is_refused(text: str, prepare: Prepare) -> None:
+def test_what_is_hardly_a_file_is_refused(text: str, prepare: Prepare) -> None:
     assert len(text) <= LARGEST_FILE
     assert refusal(prepare, text) is not None
 

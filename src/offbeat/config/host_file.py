@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from offbeat_core.errors import OffbeatError
 from offbeat_core.files import read_table
+from offbeat_core.number_checks import short
 from offbeat_core.tables.section import Positive, Section
 from offbeat_core.tables.validation_errors import error_prefix
 from pydantic import Field, model_validator
@@ -14,6 +15,9 @@ from offbeat.config.login_section import LoginSection, check_url
 from offbeat.config.server_file import PlaceSection, ServerFile
 from offbeat.config.webhook_section import WebhookSection
 from offbeat.service.hosting.admission import Admission
+
+MOST_CLIENTS = 1_000_000
+"""Clients of a run, at most: the server has memory for each."""
 
 _OF_THE_SERVER = ("store", "webhook", "login", "fronts")
 
@@ -90,6 +94,8 @@ def parse_run(text: str, name: str, host: HostFile, folder: Path) -> tuple[Serve
             quota = QuotaSection.model_validate(table.pop("quota", {}))
         table["service"] = {**service, "folder": "."}
         file = ServerFile.model_validate(table, context={"folder": folder, "within": folder})
+        if file.service.clients > MOST_CLIENTS:
+            raise OffbeatError(f"service.clients = {short(file.service.clients)}: at most {MOST_CLIENTS:,} here")
         file.build_algorithm()
     place = host.service.model_dump() | {"folder": str(Path(host.service.folder) / "runs" / name)}
     run = file.model_copy(update={"service": file.service.model_copy(update=place), "webhook": host.webhook})

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from offbeat_core.errors import OffbeatError
 from offbeat_core.serving.certificates import Certificates, check_certificate, make_certificates
+from offbeat_core.user_code_errors import error_line
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
@@ -66,7 +67,10 @@ def build_coordinator(file: ServerFile) -> tuple[Coordinator, Layout]:
     """Return the coordinator of a new run, and the layout of the model's parameters."""
     section = file.service
     dataset = None if file.data is None else build_dataset(file.data)
-    model = build_model(file.model, dataset, section.seed)
+    try:
+        model = build_model(file.model, dataset, section.seed)
+    except RuntimeError as error:  # PyTorch's, which cannot allocate it
+        raise OffbeatError(f"model cannot be made: {error_line(error)}") from None
     vector = model.vector
     if section.initial_model is not None:
         vector = read_initial_model(Path(section.initial_model), model)
