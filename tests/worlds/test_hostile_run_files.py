@@ -189,7 +189,7 @@ def test_random_files_begin_a_run_or_are_refused(prepare: Prepare, folder: Path)
     begun = 0
     for _ in range(NUMBER):
         table = copy.deepcopy(RUN)
-        for _ in range(numbers.randrange(1, 4)):
+        for _ in range(numbers.randrange(4)):
             section, key = numbers.choice(keys)
             part = numbers.random()
             value = numbers.choice(values)
@@ -204,5 +204,5 @@ def test_random_files_begin_a_run_or_are_refused(prepare: Prepare, folder: Path)
             begin = numbers.randrange(len(text))
             text = text[:begin] + numbers.choice(["", "\x00", "[", "'", "=", "\\u0000"]) + text[begin + 3 :]
         begun += refusal(prepare, text) is None
-    assert begun > NUMBER // 100
+    assert begun > NUMBER // 10
     assert not (folder.parent / "elsewhere" / "was-imported").exists()

@@ -109,7 +109,7 @@ def test_hostile_connections_harm_no_run(
     seed = random.SystemRandom().randrange(2**32)
     print(f"random numbers from seed {seed}")
     kinds, statuses, problems, memory = Counter[str](), Counter[int](), list[str](), list[float]()
-    with hosting(tmp_path / "server", preparing(file, tmp_path), connections_per_address=2000) as server:
+    with hosting(tmp_path / "server", prepare_file=preparing(file, tmp_path), connections_per_address=2000) as server:
         made = server.admin.http.post("/v1/runs", json={"name": "honest", "file": tomli_w.dumps(RUN)})
         assert made.status_code == 201, made.text
         honest, victim = server.enrol("honest"), server.enrol("victim")
