@@ -28,11 +28,11 @@ def run_host(file: HostFile, folder: Path, ready: Callable[[HostListening], None
         login=file.login and file.login.settings(),
         front_processes=fronts,
     )
-    prepare = preparing(file, folder, certificates)
+    prepare = preparing(file, folder, certificates, fronts)
     run_until_a_signal(lambda stop: host(settings, prepare, ready=ready, stop=stop))
 
 
-def preparing(file: HostFile, folder: Path, certificates: Certificates | None = None) -> Prepare:
+def preparing(file: HostFile, folder: Path, certificates: Certificates | None = None, fronts: int = 0) -> Prepare:
     """Return what prepares the runs of a server; they may name files in ``folder``."""
 
     @contextmanager
