@@ -54,7 +54,8 @@ class Candidates:
     def grow(self, clients: int) -> None:
         """Add clients, who are not available yet, up to so many in all."""
         self._available.extend(bytes(clients - len(self._available)))
-        self.pool.grow(clients)
+        grow: Any = getattr(self.pool, "grow", None)
+        grow(clients)
 
     @property
     def has_rounds(self) -> bool:

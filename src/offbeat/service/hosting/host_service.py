@@ -63,9 +63,9 @@ class HostService:
             values = question.model_dump(include={"token", "wait_seconds", "protocol", "supports"})
             return await self.work.find(self.client(question.token), CheckIn(**values), question.without)
         name = question.run or ""
-        if name not in self.home.state.runs:
+        if not self.runs.is_open(name):  # a stranger must not have it opened, nor learn whether it is there
             is_operators = isinstance(question, Download) and question.by_operator
-            self.accounts.check_hash(question.token, "operator" if is_operators else "client")
+            self.accounts.check_hash(getattr(question, "token", ""), "operator" if is_operators else "client")
         run = await self.runs.get(name)
         run.take_request()
         with run.used():
