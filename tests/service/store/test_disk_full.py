@@ -20,20 +20,21 @@ from tests.service.http_client import check_log, kind_of
 
 LENGTH = 14_000  # the update is small enough for the log
 FEDBUFF = "algorithm = 'fedbuff'\nbuffer_size = 3\nconcurrency = 8"
-IN_A_NAMESPACE = 'mount -t tmpfs -o size=24m tmpfs server || exit 77; exec "$@"'
+IN_A_NAMESPACE = 'mount -t tmpfs -o size=24m tmpfs "$1" || exit 77; shift; exec "$@"'
 
 
 class SmallDisk(Launcher):
-    """Starts servers whose folder ``server`` is a disk of 24 MB, which only they see."""
+    """Starts servers of which a folder, ``place``, is a disk of 24 MB, which only they see."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, place: str = "server") -> None:
         super().__init__()
         self.folder = folder
+        self._place = place
 
     def __enter__(self) -> Self:
-        (self.folder / "server").mkdir()
+        (self.folder / self._place).mkdir(parents=True)
         self._process = subprocess.Popen(
-            ["unshare", "--mount", "sh", "-c", IN_A_NAMESPACE, "sh", *self._command],
+            ["unshare", "--mount", "sh", "-c", IN_A_NAMESPACE, "sh", self._place, *self._command],
             cwd=self.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         return self
@@ -45,7 +46,7 @@ class SmallDisk(Launcher):
 
     @property
     def disk(self) -> Path:
-        return Path(f"/proc/{self._process.pid}/root{self.folder}/server")
+        return Path(f"/proc/{self._process.pid}/root{self.folder}/{self._place}")
 
 
 def fill(disk: Path) -> None:
