@@ -42,7 +42,10 @@ class MadeToken(Answer):
 
 
 class ListedToken(Answer):
-    """A token, without the token itself."""
+    """A token, without the token itself.
+
+    ``labels`` are those of the sites that enrol with it, at a server of several runs.
+    """
 
     id: str
     kind: str
@@ -50,6 +53,7 @@ class ListedToken(Answer):
     state: str
     uses: int | None
     expires_seconds: float | None
+    labels: list[str]
 
 
 class Tokens(Answer):

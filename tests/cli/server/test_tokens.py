@@ -52,15 +52,16 @@ def test_an_interrupted_command_leaves_no_file(
 
 def test_only_a_valid_token_expires(offbeat: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     token = {"id": "a", "kind": "enrolment", "state": "valid", "uses": 3, "expires_seconds": 5400.0, "name": "ward 3"}
+    token["labels"] = []
     others = [
         {"id": "b", "state": "revoked"},
-        {"id": "c", "uses": None, "expires_seconds": None, "name": ""},
+        {"id": "c", "uses": None, "expires_seconds": None, "name": "", "labels": ["eu", "gpu"]},
         {"id": "d", "name": "\x1b[2J"},
     ]
     monkeypatch.setattr(admin, "tokens", lambda _: [token, *(token | other for other in others)])
     assert offbeat("server", "tokens", "server")[1].splitlines() == [
         "a: enrolment, valid, 3 uses left, expires in 1.5 hours, ward 3",
         "b: enrolment, revoked, 3 uses left, ward 3",
-        "c: enrolment, valid",
+        "c: enrolment, valid, labels eu gpu",
         "d: enrolment, valid, 3 uses left, expires in 1.5 hours, \\x1b[2J",
     ]

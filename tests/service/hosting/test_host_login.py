@@ -1,5 +1,7 @@
 """People who log in to a server of several runs, through the false provider."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from offbeat.service.http.session_cookie import PAGE_HEADER
@@ -11,16 +13,22 @@ from tests.service.login.false_provider import false_provider
 from tests.service.login.real_provider import free_port
 
 
-@pytest.fixture
-def fooled(tmp_path):
-    """A server with two runs, and the false provider that it trusts."""
+@contextmanager
+def trusting(folder):
+    """Run a server of several runs, and the false provider that it trusts."""
     port = free_port()
     with false_provider() as provider:
         login = LoginSettings(provider.issuer, client_id="offbeat", roles=ROLES, url=f"http://127.0.0.1:{port}")
-        with hosting(tmp_path / "server", login=login, port=port) as server:
-            for name in ("one", "two"):
-                server.create(name, algorithm="fedasync")
+        with hosting(folder, login=login, port=port) as server:
             yield Fooled(server, provider)
+
+
+@pytest.fixture
+def fooled(tmp_path):
+    with trusting(tmp_path / "server") as found:
+        for name in ("one", "two"):
+            found.server.create(name, algorithm="fedasync")
+        yield found
 
 
 def test_who_has_logged_in_is_so_in_all_runs_until_the_logout(fooled, browser_at):  # noqa: F811

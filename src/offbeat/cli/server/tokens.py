@@ -29,6 +29,8 @@ def show(server: ServerPlace) -> None:
 
     for token in admin.tokens(server.folder):
         parts = [token["kind"], token["state"]]
+        if token["labels"]:
+            parts.append(f"labels {' '.join(token['labels'])}")
         if token["uses"]:
             parts.append(f"{token['uses']} uses left")
         if token["state"] == "valid" and token["expires_seconds"] is not None:

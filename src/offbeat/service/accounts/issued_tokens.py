@@ -1,6 +1,6 @@
 """The tokens that were issued for enrolment and for roles."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from offbeat_core.tokens import new_token, token_hash
@@ -42,8 +42,11 @@ class IssuedTokens:
         self._audit = audit
         self._clock = clock
 
-    def infos(self) -> list[ListedToken]:
-        """Return all tokens, without the tokens themselves."""
+    def infos(self, labels_of: Callable[[str], Sequence[str]] = lambda _: ()) -> list[ListedToken]:
+        """Return all tokens, without the tokens themselves.
+
+        ``labels_of`` returns the labels of a token's sites, by its SHA-256.
+        """
         now = self._clock()
         return [
             ListedToken(
@@ -53,6 +56,7 @@ class IssuedTokens:
                 state=account.state(now),
                 uses=account.uses,
                 expires_seconds=None if account.expires is None else account.expires - now,
+                labels=list(labels_of(hashed)),
             )
             for hashed, account in [*self._registry.issued.items(), *self._sessions.accounts.items()]
         ]

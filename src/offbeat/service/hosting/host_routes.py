@@ -40,7 +40,8 @@ def add_host_routes(app: FastAPI, service: HostService) -> None:
     _add_routes_for_sites(app, service)
     _add_run_routes(app, service)
     _add_site_routes(app, service)
-    add_token_routes(app, service.accounts)
+    token_labels = service.home.state.token_labels
+    add_token_routes(app, service.accounts, lambda hashed: sorted(token_labels.get(hashed, ())))
 
     @app.post("/v1/tokens", status_code=201)
     async def make_token(_: Admin, wanted: NewSiteToken) -> server_messages.MadeToken:

@@ -1,5 +1,6 @@
 """The routes for the people and programs that look after a server, and for probes."""
 
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from fastapi import FastAPI, Query
@@ -73,13 +74,18 @@ async def made_token(accounts: Accounts, wanted: server_messages.NewToken) -> se
     return server_messages.MadeToken(token=token, id=id_of(token))
 
 
-def add_token_routes(app: FastAPI, accounts: Accounts) -> None:
-    """Add the routes that list and revoke tokens to an application."""
+def add_token_routes(
+    app: FastAPI, accounts: Accounts, labels_of: Callable[[str], Sequence[str]] = lambda _: ()
+) -> None:
+    """Add the routes that list and revoke tokens to an application.
+
+    ``labels_of`` returns the labels of a token's sites, by the SHA-256 of the token.
+    """
 
     @app.get("/v1/tokens")
     async def tokens(_: Admin) -> server_messages.Tokens:
         """List all tokens but the clients'."""
-        listed = server_messages.Tokens(tokens=accounts.issued.infos())
+        listed = server_messages.Tokens(tokens=accounts.issued.infos(labels_of))
         await accounts.wait_until_durable()
         return listed
 

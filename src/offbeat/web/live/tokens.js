@@ -42,7 +42,8 @@ export class Tokens {
       write(row.cells[0].children[0], token.name || token.id);
       write(row.cells[0].children[1], token.name ? ` ${token.id}` : "");
       const expires = token.expires_seconds;
-      const texts = [token.kind, token.state, token.uses === null ? "any" : plain(token.uses),
+      const labels = token.labels.length ? ` for ${token.labels.join(", ")}` : "";
+      const texts = [token.kind + labels, token.state, token.uses === null ? "any" : plain(token.uses),
         expires === null ? "never" : expires > 0 ? `in ${duration(expires)}` : `${duration(-expires)} ago`];
       texts.forEach((text, column) => write(row.cells[column + 1], text));
       const button = row.querySelector("button");

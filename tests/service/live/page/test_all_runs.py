@@ -7,8 +7,10 @@ from selenium.webdriver.common.keys import Keys
 
 from offbeat.service.hosting import runs
 from tests.service.hosting.conftest import hosting
+from tests.service.hosting.test_host_login import trusting
 from tests.service.live.page.conftest import eventually
 from tests.service.live.page.test_actions import answer, button, done, press
+from tests.service.login.conftest import browser_at  # noqa: F401
 
 OVERFLOW = "return document.documentElement.scrollWidth - innerWidth"
 HOSTILE = "<img src=x onerror=alert(1)><b>&amp;"
@@ -130,6 +132,9 @@ def test_a_site_is_labelled_renamed_and_revoked_and_tokens_get_labels(page, serv
     token = eventually(lambda: page.find("#made-token-text").get_attribute("value"))
     assert served.peer(token).http.post("/v1/enrol", json={}).status_code == 201
     assert served.admin.http.get("/v1/sites").json()["sites"][-1]["labels"] == ["eu", "gpu"]
+    made = [token["id"] for token in served.admin.http.get("/v1/tokens").json()["tokens"]][-1]
+    eventually(lambda: made in page.texts("#tokens tbody th"))
+    assert row(page, "tokens", made)[1] == "enrolment for eu, gpu"
 
 
 @pytest.mark.long
@@ -211,3 +216,27 @@ def test_every_screen_can_be_read_without_barriers(width, dark, page, served):
     assert max(reachable) <= width  # without scrolling sideways
     press(page, "End retina")
     assert page.barriers() == []
+
+
+@pytest.mark.long
+def test_a_login_is_one_for_all_pages_and_ends_on_each(page, tmp_path, browser_at):  # noqa: F811
+    with trusting(tmp_path / "server") as fooled:
+        url = fooled.server.url
+        fooled.server.create("retina", algorithm="fedasync")
+        person = browser_at(url)
+        assert fooled.log_in(person).status_code == 303
+        page.visit(f"{url}/")
+        assert page.find("#log-in").get_attribute("href") == f"{url}/v1/login"
+        page.driver.add_cookie({"name": "offbeat", "value": person.http.cookies["offbeat"]})
+        page.driver.refresh()
+        eventually(lambda: page.texts("#runs tbody th"))
+        press(page, "Pause retina")
+        done(page, "retina is paused")
+        page.find("#runs a").click()
+        eventually(lambda: page.all("#title") and page.find("#connection").text == "Live")
+        assert page.run("return sessionStorage.length") == 0
+        page.find("#sign-out").click()
+        eventually(lambda: page.find("#sign-in").is_displayed())
+        eventually(lambda: fooled.server.service.accounts.sessions.accounts == {})
+        page.visit(f"{url}/")
+        eventually(lambda: page.find("#sign-in").is_displayed())
