@@ -99,6 +99,16 @@ def test_a_wrong_file_is_an_error_of_the_users(text: str, folder: Path, host: Ho
         parse_run(text, "retina", host, folder)
 
 
+def test_a_key_does_not_break_the_line_that_names_it(folder: Path, host: HostFile) -> None:
+    with pytest.raises(OffbeatError, match=r"^run retina: unknown key service\.a\\nb: Allowed: "):
+        parse_run(RUN.replace("clients = 5", 'clients = 5\n"a\\nb" = 1'), "retina", host, folder)
+
+
+def test_a_run_has_at_most_a_million_clients(folder: Path, host: HostFile) -> None:
+    with pytest.raises(OffbeatError, match=r"^run retina: service.clients = 1000001: at most 1,000,000 here$"):
+        parse_run(RUN.replace("clients = 5", "clients = 1000001"), "retina", host, folder)
+
+
 def test_the_file_of_a_server_of_several_runs_is_known_by_what_it_lacks() -> None:
     assert is_host_file({"service": {}})
     assert is_host_file({"service": {}, "webhook": {}})

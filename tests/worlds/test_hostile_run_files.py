@@ -62,6 +62,7 @@ _VALUES = [
     *("x" * 3000, "\x00", "\u202e", "a\nb", "é", "../x", "fedavg", "softmax", "cnn", [], [1] * 500, {}, {"name": "x"}),
     *([[[]]], {"name": {"name": 3}}, ["cross_entropy", 3], {"a": {"b": {"c": []}}}, "fedbuff", "scaffold", "mlp"),
 ]
+_KEYS = ["x", "a\nb", "", "\u202e", "é", "x" * 3000, "\x00", "a.b"]
 
 
 @pytest.fixture
@@ -194,11 +195,11 @@ def test_random_files_begin_a_run_or_are_refused(prepare: Prepare, folder: Path)
             part = numbers.random()
             value = numbers.choice(values)
             if part < 0.1:
-                table[section] = value
+                table[section if part < 0.08 else numbers.choice(_KEYS)] = value
             elif part < 0.2:
                 table.pop(section, None)
             elif isinstance(table.setdefault(section, {}), dict):
-                table[section][key if part < 0.9 else "x"] = value
+                table[section][key if part < 0.9 else numbers.choice(_KEYS)] = value
         text = tomli_w.dumps(table)
         if numbers.random() < 0.1:
             begin = numbers.randrange(len(text))

@@ -150,6 +150,7 @@ def check(folder: Path, before: World, after: World, tokens: Sequence[str]) -> N
     """Check a server that starts from a copy: all that was answered is there, and at most the next change."""
     with hosting(folder) as server:
         now = state_of(server, tokens)
+        assert {path.name for path in (folder / "runs").iterdir()} <= {*now.runs}  # each run is in the server's log
         assert {*before.runs} <= {*now.runs} <= {*after.runs}
         for name, run in now.runs.items():
             assert run in (before.runs.get(name, after.runs[name]), after.runs[name]), name

@@ -37,7 +37,12 @@ def error_prefix(prefix: object, table: Mapping[str, Any] | None = None) -> Gene
 
 def _prefixed(prefix: object, lines: Sequence[str]) -> list[str]:
     shown = setting(str(prefix))
-    return [f"{shown}: {line}" if shown else line for line in lines]
+    return [_printable(f"{shown}: {line}" if shown else line) for line in lines]
+
+
+def _printable(line: str) -> str:
+    """Return a line that the keys and names in it, which are a user's, do not break."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)
 
 
 @contextmanager
