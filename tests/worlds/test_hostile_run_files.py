@@ -135,6 +135,10 @@ def test_the_file_by_itself_begins_a_run(prepare: Prepare) -> None:
     assert refusal(prepare, tomli_w.dumps(with_value(("local", "steps"), "steps.py:steps"))) is None
 
 
+def test_a_huge_quota_is_as_good_as_none(prepare: Prepare) -> None:
+    assert refusal(prepare, tomli_w.dumps(with_value(("quota", "uploads_gb"), 1e308))) is None
+
+
 @pytest.mark.parametrize("key", _PATHS, ids=".".join)
 def test_no_key_reaches_a_file_elsewhere(key: tuple[str, str], folder: Path, prepare: Prepare) -> None:
     for file in elsewhere(folder):

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import httpx
+import pytest
 import torch
 
 from tests.service.conftest import LENGTH
@@ -180,3 +181,18 @@ def test_a_site_that_waits_gets_work_of_a_run_that_is_extended(server):
         run = server.peer(server.admin.token, "over").http
         assert run.post("/v1/admin/extend", json={"versions": 3}).status_code == 200
         assert found.result(4)["run"] == "over"  # before the server looks by itself
+
+
+@pytest.mark.parametrize(
+    ("path", "body"), [("labels", {"labels": ["gpu"]}), ("rename", {"name": "ward 3"})], ids=["label", "name"]
+)
+def test_a_site_that_waits_gets_work_of_a_run_that_now_admits_it(server, path, body):
+    server.create("busy", algorithm="one at a time")
+    assert server.enrol("").find_work()["run"] == "busy"
+    server.create("other", algorithm="fedasync", **({"labels": ["gpu"]} if path == "labels" else {"names": ["ward 3"]}))
+    site = server.enrol("")
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(site.find_work, 20.0)
+        until(lambda: server.runs()["busy"]["waiting"] == 1)
+        assert server.admin.http.post(f"/v1/sites/{site.number}/{path}", json=body).status_code == 204
+        assert found.result(10)["run"] == "other"
