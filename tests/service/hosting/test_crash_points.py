@@ -22,7 +22,7 @@ from offbeat.service.log.sql_log import SqlLog
 from tests.service.hosting.conftest import Host, Site, hosting
 from tests.service.http_client import kind_of
 
-KILLS = int(os.environ.get("OFFBEAT_SERVER_KILLS", "12"))
+KILLS = int(os.environ.get("OFFBEAT_SERVER_KILLS", "8"))
 _HOME_SECONDS = 0.03  # that the server's own log takes longer: a run that does not wait for it is found
 
 
