@@ -114,7 +114,7 @@ def refusal(prepare: Prepare, text: str) -> OffbeatError | None:
             return None
     except OffbeatError as error:
         refused = error
-    assert all(line and len(line) < 5000 and "\n" not in line for line in refused.lines), refused.lines
+    assert all(line and len(line) < 10_000 and "\n" not in line for line in refused.lines), refused.lines
     assert "Traceback" not in str(refused)
     return refused
 
