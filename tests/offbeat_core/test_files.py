@@ -1,3 +1,4 @@
+import errno
 import os
 import ssl
 import stat
@@ -9,6 +10,7 @@ from offbeat_core.errors import OffbeatError
 from offbeat_core.files import (
     append_durably,
     durable_file,
+    files_in,
     partial_path,
     read_json,
     read_table,
@@ -133,3 +135,17 @@ def test_a_broken_file_is_named(tmp_path, content):
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(OffbeatError, match=r"x is broken: remove it$"):
         read_json(tmp_path / "x", Kept)
+
+
+def test_a_folder_that_cannot_be_read_is_not_an_empty_one(tmp_path, monkeypatch):
+    for name in ("1.bin", "2.txt", ".3.bin"):
+        (tmp_path / name).touch()
+    assert {path.name for path in files_in(tmp_path, "*.bin")} == {"1.bin", ".3.bin"}
+    assert files_in(tmp_path / "nothing", "*") == []
+
+    def fails(*_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "listdir", fails)
+    with pytest.raises(OSError, match="Too many open files"):
+        files_in(tmp_path, "*.bin")

@@ -10,6 +10,7 @@ import os
 import tomllib
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -70,6 +71,20 @@ def remove_durably(path: Path) -> None:
     """Remove a file if it exists; wait until that is on disk."""
     path.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def files_in(folder: Path, pattern: str) -> list[Path]:
+    """Return a folder's files whose names match a pattern; none without the folder.
+
+    From Python 3.13 on, ``Path.glob`` finds nothing in a folder that cannot be read.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    try:
+        return [path for path in folder.iterdir() if fnmatchcase(path.name, pattern)]
+    except FileNotFoundError:
+        return []
 
 
 def delete_files(paths: Iterable[Path]) -> None:

@@ -124,7 +124,7 @@ def test_malformed_numbers_are_refused(number: str) -> None:
         ("", "Expecting value"),
         ("3", "not an object"),
         ("[]", "not an object"),
-        ("[" * 4096, "nested too deeply"),
+        ("[" * 4096, "Offbeat-Update"),  # too deep for some versions of Python, incomplete for others
         ('{"a":' * 800, "Expecting value"),
         ("1" * 4097, "at most 4096 characters"),
         ("\ufeff{}", "BOM"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from offbeat_core.errors import OffbeatError
-from offbeat_core.files import append_durably, read_json, sync_file, write_json
+from offbeat_core.files import append_durably, files_in, read_json, sync_file, write_json
 
 _PATTERN = "private-*.json"
 
@@ -46,7 +46,7 @@ class PrivateRecordFile:
 
 def has_private_record(folder: Path) -> bool:
     """Return whether the folder's client has joined a run with terms."""
-    return any(folder.glob(_PATTERN))
+    return bool(files_in(folder, _PATTERN))
 
 
 _HEADER = re.compile(r"offbeat models of the terms ([0-9a-f]{64})")

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from filelock import FileLock, Timeout
 from offbeat_core.errors import OffbeatError
-from offbeat_core.files import remove_durably, sync_file, sync_folder, write_durably
+from offbeat_core.files import files_in, remove_durably, sync_file, sync_folder, write_durably
 from offbeat_private.masks.signing_key import signing_key
 
 
@@ -72,7 +72,7 @@ class HelperFolder:
 
     def erase_runs(self, *, but: bytes) -> None:
         """Erase the secrets and answers of all other runs."""
-        for path in self.path.glob("run-*"):
+        for path in files_in(self.path, "run-*"):
             if path != self.run(but).path:
                 RunFolder(path).erase()
 
@@ -95,7 +95,7 @@ class RunFolder:
 
     def erase(self) -> None:
         """Erase secrets and answers."""
-        for path in (self.noise_secret, *self.keys.glob("*")):
+        for path in (self.noise_secret, *files_in(self.keys, "*")):
             erase_durably(path)
         shutil.rmtree(self.path)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from offbeat_core.errors import OffbeatError
+from offbeat_core.files import files_in
 
 from offbeat.service.log.log import BEST, COORDINATOR, Row
 
@@ -76,4 +77,4 @@ def rows_after(database: sqlite3.Connection, number: int) -> Iterator[Row]:
 
 def numbers_of(folder: Path) -> list[int]:
     """Return the numbers that name safetensors files in a folder."""
-    return [int(path.stem) for path in folder.glob("*.safetensors") if path.stem.isdecimal()]
+    return [int(path.stem) for path in files_in(folder, "*.safetensors") if path.stem.isdecimal()]

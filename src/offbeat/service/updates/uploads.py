@@ -10,6 +10,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, NamedTuple, TypeVar
 
+from offbeat_core.files import files_in
 from offbeat_core.serving.connections import counted
 
 from offbeat.service.refusal import Refusal
@@ -257,7 +258,7 @@ class _Patience:
 
 def delete_partial(folder: Path, client: int) -> int:
     """Delete a client's incomplete bodies in a folder; return their number."""
-    paths = list(folder.glob(f"{client}-*"))
+    paths = files_in(folder, f"{client}-*")
     for path in paths:
         path.unlink(missing_ok=True)
     return len(paths)
