@@ -161,6 +161,8 @@ def test_a_refused_file_says_where_it_names_another(prepare: Prepare) -> None:
     "text",
     [
         tomli_w.dumps(RUN | {"service": {"clients": 10**18}}),
+        tomli_w.dumps(RUN | {"service": {"clients": 5, "initial_model": "a\nb"}}),
+        tomli_w.dumps(RUN | {"model": {"name": "a\nb.py:net"}}),
         tomli_w.dumps(RUN | {"model": {"name": "mlp", "hidden": [10**15]}, "data": {"name": "digits"}}),
         "[" * 10_000,
         "a = " + "[" * 10_000,
@@ -178,7 +180,7 @@ def test_a_refused_file_says_where_it_names_another(prepare: Prepare) -> None:
         "\ufeffa = 1",
         "\x00",
     ],
-    ids=range(17),
+    ids=range(19),
 )
 def test_what_is_hardly_a_file_is_refused(text: str, prepare: Prepare) -> None:
     assert len(text) <= LARGEST_FILE

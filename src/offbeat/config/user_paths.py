@@ -21,7 +21,14 @@ def _check_within(path: Path, info: ValidationInfo) -> None:
         raise ValueError(f"may only name files in {within}, the folder of the server's file")
 
 
+def _check_line(path: str) -> None:
+    """Raise ``ValueError`` for a path that would break the line of an error about it."""
+    if any(char < " " for char in path):
+        raise ValueError("must not have line breaks or other control characters")
+
+
 def _absolute(path: str, info: ValidationInfo) -> str:
+    _check_line(path)
     try:
         absolute = (_folder(info) / Path(path).expanduser()).absolute()
         check_utf8(absolute)
@@ -40,6 +47,7 @@ def _canonical(text: str, info: ValidationInfo) -> str:
 
 
 def _absolute_import(text: str, info: ValidationInfo) -> str:
+    _check_line(text)
     try:
         path = canonical(text, _folder(info))
         place = path.rpartition(":")[0]
