@@ -146,6 +146,6 @@ def test_a_folder_that_cannot_be_read_is_not_an_empty_one(tmp_path, monkeypatch)
     def fails(*_):
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(os, "listdir", fails)
+    monkeypatch.setattr(Path, "iterdir", fails)
     with pytest.raises(OSError, match="Too many open files"):
         files_in(tmp_path, "*.bin")

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -159,7 +160,7 @@ def test_a_full_disk_shows_in_readyz_until_the_reserve_is_back(working, monkeypa
 
 def test_a_folder_that_cannot_be_listed_for_lack_of_a_descriptor_is_listed_later(working, monkeypatch):
     _, peer, _ = working
-    failing_once(monkeypatch, os, "listdir", OSError(errno.EMFILE, os.strerror(errno.EMFILE), "models"))
+    failing_once(monkeypatch, Path, "iterdir", OSError(errno.EMFILE, os.strerror(errno.EMFILE), "models"))
     assert kind_of(peer.http.get("/v1/models/latest"), 503) == "busy"
     assert peer.http.get("/v1/models/latest").status_code == 307
 
