@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import sqlite3
+from collections import defaultdict
 from contextlib import closing
 from random import SystemRandom
 from types import SimpleNamespace
@@ -51,6 +52,7 @@ ACCOUNTS = SimpleNamespace(
     check_client=lambda _: None,
     check_hash=lambda token, _: int(token, 16),
     audit=SimpleNamespace(head=LogHead()),
+    sites=defaultdict(lambda: SimpleNamespace(forgotten=None)),
 )
 
 
