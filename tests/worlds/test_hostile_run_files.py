@@ -199,7 +199,7 @@ def test_random_files_begin_a_run_or_are_refused(prepare: Prepare, folder: Path)
         for _ in range(numbers.randrange(4)):
             section, key = numbers.choice(keys)
             part = numbers.random()
-            value = numbers.choice(values)
+            value = copy.deepcopy(numbers.choice(values))
             if part < 0.1:
                 table[section if part < 0.08 else numbers.choice(_KEYS)] = value
             elif part < 0.2:
