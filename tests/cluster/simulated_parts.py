@@ -23,7 +23,7 @@ from offbeat.service.http.confirmed_denials import ConfirmedDenials
 from offbeat.service.http.error_answers import error_answer, refusal_answer
 from offbeat.service.internal import leader_connection
 from offbeat.service.log import log_writer, show_life
-from offbeat.service.server import fronts, serving
+from offbeat.service.server import fronts, run_service, serving
 from offbeat.service.store import store
 from offbeat.service.store.client_tally import ClientTally
 from tests.cluster.server import Listener, Served, ServerProcess, ServingProcess
@@ -159,7 +159,7 @@ def simulated_parts() -> Generator[None]:
             (front_process, "GRACE_SECONDS", 2.0),
             (serving, "check", _no_check),
             (serving, "HttpServer", Http),
-            (serving, "make_app", make_app),
+            (run_service, "make_app", make_app),
             (serving, "Connections", _Connections),
             (standby, "Silence", lambda: Silence(_process().clock)),
             (standby, "time", SimpleNamespace(monotonic=lambda: _process().clock())),

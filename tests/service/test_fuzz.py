@@ -70,7 +70,10 @@ def test_no_request_is_an_error_of_the_server(who: str, fuzzed: Served, tokens: 
                     return
 
             fuzz()
+        # A request may have paused or ended the run.
         session.post(f"{fuzzed.url}/v1/admin/resume", headers={"Authorization": tokens["admin"]}, timeout=2)
+        later = {"versions": fuzzed.service.engine.coordinator.algorithm.version + 1000}
+        session.post(f"{fuzzed.url}/v1/admin/extend", json=later, headers={"Authorization": tokens["admin"]}, timeout=2)
 
 
 def test_afterwards_an_honest_client_still_counts(fuzzed: Served) -> None:

@@ -38,7 +38,7 @@ def preparing(file: HostFile, folder: Path, certificates: Certificates | None = 
     @contextmanager
     def prepare(name: str, text: str) -> Generator[PreparedRun]:
         run, admission, quota = parse_run(text, name, file, folder)
-        with prepared(run, certificates, fronts) as (run_settings, coordinator, layout):
+        with prepared(run, lambda: certificates, fronts) as (run_settings, coordinator, layout):
             limited = replace(run_settings, upload_budget=int(min(quota.uploads_gb * 1e9, 2.0**63)))
             yield PreparedRun(limited, coordinator, layout, admission.rule(), quota.requests_a_second)
 

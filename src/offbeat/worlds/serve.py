@@ -40,13 +40,13 @@ def run_server(file: ServerFile, ready: Callable[[Listening], None], fronts: int
     """
     if fronts and sys.platform == "win32":
         raise OffbeatError("--fronts needs Unix sockets, which Windows lacks: leave it out")
-    with prepared(file, certificates_of(file.service), fronts) as (settings, coordinator, layout):
+    with prepared(file, lambda: certificates_of(file.service), fronts) as (settings, coordinator, layout):
         run_until_a_signal(lambda stop: serve(settings, coordinator, layout, ready=ready, stop=stop))
 
 
 @contextmanager
 def prepared(
-    file: ServerFile, certificates: Certificates | None, fronts: int = 0
+    file: ServerFile, certificates: Callable[[], Certificates | None], fronts: int = 0
 ) -> Generator[tuple[ServerSettings, Coordinator, Layout]]:
     """Return a run's settings, a fresh coordinator, and the model's layout."""
     torch.set_num_threads(1)  # one thread always adds in one order
@@ -54,7 +54,7 @@ def prepared(
     coordinator, layout = build_coordinator(file)
     with privacy_settings(file, coordinator.algorithm.model.numel()) as privacy:
         settings = file.settings(
-            certificates=certificates,
+            certificates=certificates(),  # which makes them, so not before the rest is known to be right
             front_processes=fronts,
             evaluate_command=_evaluation_command(file),
             privacy=privacy,
