@@ -3,10 +3,12 @@
 import json
 import shutil
 import time
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -77,7 +79,9 @@ class Browser:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
     def texts(self, selector):
-        return [found.text for found in self.all(selector)]
+        while True:
+            with suppress(StaleElementReferenceException):  # a page that polls has just drawn them anew
+                return [found.text for found in self.all(selector)]
 
     def mouse(self):
         return ActionChains(self.driver, duration=20)

@@ -150,3 +150,5 @@ async def _until_done(loop: asyncio.AbstractEventLoop) -> None:
     deadline = time.monotonic() + 5
     while len(asyncio.all_tasks(loop)) > 1 and time.monotonic() < deadline:
         await asyncio.sleep(0)
+    for _ in range(3):  # in which connections that were closed at last are
+        await asyncio.sleep(0)
