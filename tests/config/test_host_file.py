@@ -126,3 +126,19 @@ def test_logins_are_the_servers_and_need_an_address(folder: Path) -> None:
     path.write_text(f"[service]\nfolder = 'server'\ntls = false\n{LOGIN}")
     with pytest.raises(OffbeatError, match=r"login\.url is missing: with tls = false"):
         host_file.load(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("[admission]\nlabels = 'gpu'", "admission.labels = 'gpu': must be a list"),
+        ("[quota]\nuploads_gb = nan", "quota.uploads_gb = nan: must be a finite number"),
+        ("[quota]\nuploads = 3", "unknown key quota.uploads: did you mean 'uploads_gb'?"),
+    ],
+)
+def test_a_mistake_in_its_own_sections_is_named_with_its_key(
+    text: str, line: str, folder: Path, host: HostFile
+) -> None:
+    with pytest.raises(OffbeatError) as caught:
+        parse_run(RUN + text, "retina", host, folder)
+    assert str(caught.value).startswith(f"run retina: {line}")

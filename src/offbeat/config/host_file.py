@@ -59,6 +59,13 @@ class QuotaSection(Section):
     """Gigabytes of updates that have arrived in part, at most."""
 
 
+class _OwnSections(Section):
+    """The sections that only the file of a run on a server of several has."""
+
+    admission: AdmissionSection = AdmissionSection()
+    quota: QuotaSection = QuotaSection()
+
+
 def is_host_file(table: dict[str, Any]) -> bool:
     """Return whether an unchecked table is that of a server of several runs."""
     return "service" in table and not {"model", "algorithm", "local", "algorithms"} & set(table)
@@ -81,6 +88,9 @@ def parse_run(text: str, name: str, host: HostFile, folder: Path) -> tuple[Serve
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also a number of thousands of digits
         raise OffbeatError(f"run {name}: not TOML: {error}") from None
+    given = {key: table.pop(key) for key in _OwnSections.model_fields if key in table}
+    with error_prefix(f"run {name}", given):
+        own = _OwnSections.model_validate(given)
     with error_prefix(f"run {name}", table):
         service: Any = table.get("service", {})
         if not isinstance(service, dict):
@@ -88,10 +98,6 @@ def parse_run(text: str, name: str, host: HostFile, folder: Path) -> tuple[Serve
         ours = [f"service.{key}" for key in PlaceSection.model_fields if key in service]
         for key in (*(section for section in _OF_THE_SERVER if section in table), *ours):
             raise OffbeatError(f"{key} is for the server's own file: leave it out")
-        with error_prefix("admission"):
-            admission = AdmissionSection.model_validate(table.pop("admission", {}))
-        with error_prefix("quota"):
-            quota = QuotaSection.model_validate(table.pop("quota", {}))
         table["service"] = {**service, "folder": "."}
         file = ServerFile.model_validate(table, context={"folder": folder, "within": folder})
         if file.service.clients > MOST_CLIENTS:
@@ -99,4 +105,4 @@ def parse_run(text: str, name: str, host: HostFile, folder: Path) -> tuple[Serve
         file.build_algorithm()
     place = host.service.model_dump() | {"folder": str(Path(host.service.folder) / "runs" / name)}
     run = file.model_copy(update={"service": file.service.model_copy(update=place), "webhook": host.webhook})
-    return run, admission, quota
+    return run, own.admission, own.quota

@@ -101,3 +101,17 @@ def test_a_front_that_is_killed_comes_back_and_loses_nothing(tmp_path):
         again = type(site)(server, {"has_runs": True, "client": site.number, "token": site.token})
         assert again.work() == "one"
         assert server.service.status().runs[0].counted == 2
+
+
+def test_a_finished_run_is_not_opened_for_a_site_of_another_one(tmp_path):
+    with hosting(tmp_path / "server", fronts=1) as server:
+        server.create("short", algorithm="fedasync", versions=1, labels=["trusted"])
+        site, other = server.enrol("", "trusted"), server.enrol("")
+        assert site.work() == "short"
+        until(lambda: server.service.home.state.runs["short"].is_over)
+    with hosting(tmp_path / "server", fronts=1) as server:
+        http = server.peer(other.token, "short").http
+        assert http.post("/v1/checkin", json={}).json()["kind"] == "no-such-run"
+        assert not server.service.runs.is_open("short")
+        assert server.peer(site.token, "short").http.post("/v1/checkin", json={}).json()["finished"]
+        assert server.service.runs.is_open("short")

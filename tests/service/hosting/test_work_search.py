@@ -34,7 +34,7 @@ def test_all_of_many_waiting_sites_get_work_while_runs_begin_end_and_change(tmp_
                 labels = ["gpu"] if number % 2 else []
                 server.create(f"run-{number}", algorithm="fedbuff", clients=sites, labels=labels)
             at_work: dict[int, str] = {}
-            # Each run has work for four at a time: whoever gets some does it, and asks no more.
+            # Each run has work for four at a time. A site that gets some does it, and asks no more.
             while len(at_work) < sites:
                 done = [(site, each) for site, each in zip(made, found, strict=True) if each.done()]
                 for site, each in done:

@@ -54,7 +54,14 @@ class HostService:
         """
         self.accounts.check_any(token, may_have_ended=False)
         kind, site = self.accounts.holder_of(token or "")
-        if kind == "enrolment" or (site is not None and run not in self.home.state.admitted.get(site, ())):
+        if kind == "enrolment":
+            raise no_such_run(run)
+        if site is not None:
+            self._check_admitted(site, run)
+
+    def _check_admitted(self, site: int, run: str) -> None:
+        """Refuse a site of other runs: it must not learn whether this one is there."""
+        if run not in self.home.state.admitted.get(site, ()):
             raise no_such_run(run)
 
     async def answer(self, question: Question[Any], *, has_waited: bool) -> BaseModel | Turn:
@@ -63,9 +70,12 @@ class HostService:
             values = question.model_dump(include={"token", "wait_seconds", "protocol", "supports"})
             return await self.work.find(self.client(question.token), CheckIn(**values), question.without)
         name = question.run or ""
-        if not self.runs.is_open(name):  # a stranger must not have it opened, nor learn whether it is there
+        if not self.runs.is_open(name):
             is_operators = isinstance(question, Download) and question.by_operator
-            self.accounts.check_hash(getattr(question, "token", ""), "operator" if is_operators else "client")
+            hashed: str = getattr(question, "token", "")
+            site = self.accounts.check_hash(hashed, "operator" if is_operators else "client")
+            if site >= 0:
+                self._check_admitted(site, name)
         run = await self.runs.get(name)
         run.take_request()
         with run.used():

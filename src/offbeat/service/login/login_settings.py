@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from offbeat.service.accounts.registry import Role
 
 EVERYBODY = "*"
-"""Stands for all groups: whoever can log in has the role."""
+"""Stands for all groups: everybody who can log in has the role."""
 
 SECURE_COOKIE = "__Host-offbeat"
 """The cookie of a session. Browsers take this prefix over TLS alone, and from no other host."""
